@@ -160,6 +160,7 @@ OPERATIONS = {
     "check now": _with_client(lambda client, _: client.check_for_update(force=True)),
     "skip": _with_client(lambda client, _: _skip(client)),
     "download": _with_client(_download),
+    "receipt": _with_client(lambda client, _: client.installation_receipt()),
     "plan": _with_client(lambda client, _: client.plan_update()),
     "install": _with_client(lambda client, _: _install(client)),
     "consume": _with_client(lambda client, _: client.uses.consume("exports")),

@@ -1,7 +1,7 @@
 """What installing an update does here, how a set-up is started, what its exit code means (D-350, D-352)."""
 
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +9,15 @@ import pytest
 from licclient import explain
 from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
+from licclient._updates.attempts import (
+    InstallAttempt,
+    is_held_back,
+    is_same_version,
+    read_attempt,
+    write_attempt,
+)
 from licclient.errors import InstallationError
-from licclient.install._plan import SETUPS, InstallationReceipt, is_same_version, make_plan
+from licclient.install._plan import SETUPS, InstallationReceipt, make_plan
 from licclient.install._setup_commands import file_name, is_setup, read_outcome, setup_command
 from licclient.install._texts import TEXTS
 
@@ -217,3 +224,31 @@ def test_versions_are_compared_as_pep_440_does():
     assert not is_same_version("1.1", "1.1.1")
     assert is_same_version("nightly", "nightly")
     assert not is_same_version("nightly", "1.0")
+
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+TRIED = InstallAttempt("1.1", NSIS, NOON, r"C:\state\updates\attempt-1")
+
+
+def test_an_attempt_is_read_as_it_was_written():
+    """Damage is an absence, as of other records."""
+    assert read_attempt(write_attempt(TRIED)) == TRIED
+    assert read_attempt(None) is None
+    for damage in ({"kind": "tape"}, {"at": "noon"}, {"version": 1}, {"folder": 1}):
+        assert read_attempt({**write_attempt(TRIED), **damage}) is None
+
+
+@pytest.mark.parametrize(
+    ("attempt", "version", "hours", "is_held"),
+    [
+        (TRIED, "1.1.0", 0, True),
+        (TRIED, "1.1.0", 23, True),
+        (TRIED, "1.1.0", 24, False),
+        (TRIED, "1.1.0", -1, False),  # a clock that was set back
+        (TRIED, "1.2", 1, False),  # the repair
+        (None, "1.1", 1, False),
+    ],
+)
+def test_what_was_tried_today_is_not_offered_by_itself(attempt, version, hours, is_held):
+    """So that an app that installs without asking cannot loop."""
+    assert is_held_back(attempt, version, NOON + timedelta(hours=hours)) is is_held

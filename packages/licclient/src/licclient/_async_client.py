@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from licclient._updates.download import Cancel, Progress
     from licclient._worker import AsyncWorker, OnStatus, OnUpdate
     from licclient.install._detection import DetectedInstallation
-    from licclient.install._plan import InstalledUpdate, UpdatePlan
+    from licclient.install._plan import InstallationReceipt, InstalledUpdate, UpdatePlan
 else:
     asyncio = lazy("asyncio")
     async_transport = lazy("licclient._core.async_transport")
@@ -266,6 +266,10 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         transport = await on_thread(self._transport)  # one for all of it, as in `LicenseClient`
         is_cancelled = None if cancel is None else cancel.is_set
         return await _features.runners.run_async(flow, lambda: transport, is_cancelled)
+
+    async def installation_receipt(self) -> "InstallationReceipt | None":
+        """Return what the last `install_update` came to; as `LicenseClient.installation_receipt`."""
+        return await on_thread(_features.installing.read_receipt, self._session)
 
     def start(
         self,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from licclient._updates.download import Cancel, Progress
     from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
     from licclient.install._detection import DetectedInstallation
-    from licclient.install._plan import InstalledUpdate, UpdatePlan
+    from licclient.install._plan import InstallationReceipt, InstalledUpdate, UpdatePlan
 else:
     storage = lazy("licclient._core.storage")
     transport_module = lazy("licclient._core.transport")
@@ -64,7 +64,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     - **Gate a feature**: `@client.licensed`, or `require`. Both take the name of a feature of the license.
     - **Offer updates**: `start(on_update=…)` in the background, until `stop`; on a click
       `check_for_update(force=True)`, then `install_update`, of which `plan_update` says what it
-      does; `download` for an app that installs by itself.
+      does, and `installation_receipt` what it came to; `download` for an app that installs by itself.
       For windows that open unasked: `skip_update`, `is_skipped`. When the main window stands:
       `confirm_version`.
     - **Show a settings page**: `status`, which sends no request.
@@ -446,6 +446,17 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         transport = self._transport()  # as in `download`
         is_cancelled = cancel.is_set if cancel is not None else lambda: False
         return _features.runners.run(flow, lambda: transport, is_cancelled)
+
+    def installation_receipt(self) -> "InstallationReceipt | None":
+        """Return what the last `install_update` came to: whether the promised version runs now, else why not.
+
+        Call it when the app has started. It sends no request; None if nothing was installed by it.
+
+        Raises:
+            StateUnreadableError: The state folder cannot be read.
+            ValueError: The client was made without `slug` or `version`.
+        """
+        return _features.installing.read_receipt(self._session)
 
     def start(
         self,

@@ -282,6 +282,8 @@ class Settings(NamedTuple):
     """The fields about this computer that verify sends: `label` and `app_version`, or none (D-195)."""
     require_digest: bool = False
     """Whether a file without a digest is refused; with release keys it always is (D-55)."""
+    publisher: str | None = None
+    """Whose signature a set-up of Windows must have; None: none is required (D-354)."""
     report_rollbacks: bool = False
     """Whether versions that were rolled back here are reported to the service (D-232)."""
 

@@ -122,6 +122,8 @@ class Trust:
         require_digest: Whether a file must come with its SHA-256 digest; with `release_keys` it always must.
             By default a file without it is accepted over `https` or from the service itself, and
             `Downloaded.is_verified` is then False.
+        publisher: The name in the certificate that the vendor signs set-ups of Windows with, such as
+            `Example GmbH`. If given, `install_update` runs only those whose signature Windows accepts.
     """
 
     cache_for: float | timedelta = timedelta(hours=24)
@@ -130,6 +132,7 @@ class Trust:
     release_keys: Iterable[str] | None = None
     download_origins: Iterable[str] | None = None
     require_digest: bool = False
+    publisher: str | None = None
 
 
 @takes_own_arguments(lambda name: name_argument(name, "Pages"))
@@ -243,6 +246,7 @@ def read_settings(given: ClientSettings) -> Settings:
         download_origins=_origins(trust.download_origins),
         require_digest=check_flag("require_digest", trust.require_digest) or bool(release_keys),
         machine=_machine(given.label, given.version),
+        publisher=_text("publisher", trust.publisher),
         report_rollbacks=check_flag("report_rollbacks", updates.report_rollbacks),
     )
 

@@ -27,6 +27,7 @@ from licclient._core.requests import is_safe_link, tidy_key, update_call
 from licclient._core.runners import Flow, Send
 from licclient._core.session import Session, check_name, no_key, of_channels, read_key
 from licclient._core.update_model import Listing, Manifest, Update, UpdateCheck, UpdateCheckRecord
+from licclient._updates.attempts import attempt_name, is_held_back, read_attempt
 from licclient._updates.rollbacks import is_settled, report_call
 from licclient._updates.signed_releases import SignedReleases
 from licclient.errors import (
@@ -108,7 +109,7 @@ def _evaluate_answer(
         if not is_version(installed):
             logging.getLogger("licclient").warning(_version_notice(installed))
         return _no_update_result(installed, answer)
-    return _offer_result(_create_update(answer, session.now()), installed, force=force)
+    return _offer_result(session, _create_update(answer, session.now()), installed, force=force)
 
 
 def installed_version(settings: "Settings | ClientSettings") -> tuple[str, str]:
@@ -163,7 +164,7 @@ def _evaluate_record(
         listing = session.part(SignedReleases).check(offered, session.now(), name)
         if isinstance(listing, LicclientError):
             return _error_result(listing)
-        return _offer_result(_create_update(listing, None), installed)
+        return _offer_result(session, _create_update(listing, None), installed)
     if not last.answered:
         return _error_result(ServiceUnavailableError(_NEVER_ANSWERED))
     if last.refusal is not None:
@@ -264,12 +265,18 @@ def _read_reported(document: Document | None) -> list[str]:
 # --- results ----------------------------------------------------------------------------------
 
 
-def _offer_result(update: Update, installed: str, *, force: bool = False) -> UpdateCheck:
+def _offer_result(session: Session, update: Update, installed: str, *, force: bool = False) -> UpdateCheck:
     """Return what a check found.
 
-    Only a forced check offers a version that was rolled back (D-179), and a version that runs already
-    but calls itself another: its file is a wrong one, and it would be installed again and again.
+    Only a forced check offers a version that was rolled back (D-179), one whose installation was tried today
+    (D-353), and a version that runs already but calls itself another: its file is a wrong one, and it would
+    be installed again and again.
     """
+    if not force and _is_held_back(session, update):
+        message = (
+            f"Version {update.version} was to be installed here today, so it is offered only on request."
+        )
+        return UpdateCheck(None, message)
     if not force and is_rolled_back(update.version):
         message = f"Version {update.version} was rolled back here, so it is offered only on request."
         return UpdateCheck(None, message)
@@ -283,6 +290,11 @@ def _offer_result(update: Update, installed: str, *, force: bool = False) -> Upd
     if update.latest_version is not None:
         message += f" The newest is {update.latest_version}, which the license does not cover."
     return UpdateCheck(update, message, latest_version=update.latest_version)
+
+
+def _is_held_back(session: Session, update: Update) -> bool:
+    document = session.load_optional(attempt_name(session.settings, update.slug))
+    return document is not None and is_held_back(read_attempt(document), update.version, session.now())
 
 
 def _error_result(error: LicclientError) -> UpdateCheck:

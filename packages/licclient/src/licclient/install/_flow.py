@@ -9,30 +9,38 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from licclient._core.computer import list_app_folders
+from licclient._core.computer import list_app_folders, require_space
 from licclient._core.kinds import InstallationKind
 from licclient._core.lazy import lazy
 from licclient._core.model import InstallObstacle
 from licclient._core.runners import Flow
 from licclient._core.storage import is_folder, look_at, make_private, take_lock
 from licclient._updates import download as download_module
-from licclient.errors import InstallationError, UntrustedResponseError
-from licclient.install import Installation, _appimage, _restart
+from licclient._updates.attempts import InstallAttempt
+from licclient.errors import InstallationError, StateUnreadableError, UntrustedResponseError
+from licclient.install import Installation, _appimage, _publisher, _receipts, _restart, _windows_setups
 from licclient.install._detection import DetectedInstallation, detect
-from licclient.install._plan import InstalledUpdate, UpdatePlan, make_plan
+from licclient.install._plan import SETUPS, InstallationReceipt, InstalledUpdate, UpdatePlan, make_plan
 from licclient.install._versions import POINTER
 
 if TYPE_CHECKING:
+    import shutil
     import tempfile
 
     from licclient._core.session import Session
     from licclient._core.update_model import Downloaded, Update
     from licclient._updates.download import Progress
 else:
+    shutil = lazy("shutil")
     tempfile = lazy("tempfile")
+
+_SYSTEM: str = sys.platform  # with any value for mypy
 
 LOCK_SECONDS: Final = 120.0
 """Time limit for another process that installs an update of the same app."""
+
+_ATTEMPT: Final = "attempt-"
+"""How the folder of a set-up that is run begins."""
 
 UPDATES: Final = "updates"
 """The folder of downloaded updates, in the state folder."""
@@ -46,7 +54,7 @@ def plan_update(installation: DetectedInstallation | None = None) -> UpdatePlan:
 def _plan(installation: DetectedInstallation) -> UpdatePlan:
     plan = make_plan(
         installation.kind,
-        system=sys.platform,
+        system=_SYSTEM,
         is_writable=installation.is_writable,
         is_certain=installation.is_certain,
         updater=installation.updater,
@@ -56,6 +64,11 @@ def _plan(installation: DetectedInstallation) -> UpdatePlan:
     if plan.is_possible and plan.kind not in _INSTALLERS:
         return UpdatePlan(plan.kind, InstallObstacle.NOT_REPLACEABLE)
     return plan
+
+
+def read_receipt(session: "Session") -> InstallationReceipt | None:
+    """Return what the last installation came to."""
+    return _receipts.read_receipt(session)
 
 
 def install_update(
@@ -77,6 +90,7 @@ def install_update(
     if not downloaded.is_verified:
         raise UntrustedResponseError("The file was not verified, because the service sent no digest of it.")
     with _alone(session):
+        _remove_attempts(session)
         return _INSTALLERS[plan.kind](session, detected, downloaded, plan, restart=restart)
 
 
@@ -84,7 +98,7 @@ def install_update(
 
 
 def _install_folder(
-    _: "Session",
+    session: "Session",
     installation: DetectedInstallation,
     downloaded: "Downloaded",
     plan: UpdatePlan,
@@ -95,13 +109,14 @@ def _install_folder(
     if folder is None:
         raise InstallationError(InstallObstacle.NOT_REPLACEABLE)
     installed = Installation(folder).apply(downloaded)
+    _note(session, downloaded.version, plan.kind)
     launcher = _find_launcher(folder, installation.program) if restart else None
     restarts = launcher is not None and _open_again(launcher)
     return InstalledUpdate(installed.version, plan.kind, has_to_quit=False, is_reopened=restarts)
 
 
 def _install_appimage(
-    _: "Session",
+    session: "Session",
     installation: DetectedInstallation,
     downloaded: "Downloaded",
     plan: UpdatePlan,
@@ -110,15 +125,61 @@ def _install_appimage(
 ) -> InstalledUpdate:
     program = installation.program.resolve()
     _appimage.replace_appimage(downloaded, program)
+    _note(session, downloaded.version, plan.kind)
     restarts = restart and _open_again(program)
     return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=False, is_reopened=restarts)
+
+
+def _install_setup(
+    session: "Session",
+    installation: DetectedInstallation,
+    downloaded: "Downloaded",
+    plan: UpdatePlan,
+    *,
+    restart: bool,
+) -> InstalledUpdate:
+    """Start what runs the set-up when the app has ended, from a folder that is new and private (D-352)."""
+    require_space(installation.folder, downloaded.size, "the new version")
+    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(session)))
+    try:
+        setup = _windows_setups.stage(downloaded, plan.kind, folder)
+        _require_publisher(setup, session.settings.publisher)
+        _note(session, downloaded.version, plan.kind, folder)
+        try:
+            _windows_setups.start(
+                setup,
+                plan.kind,
+                installation.folder,
+                installation.program if restart else None,
+                is_administrator_asked=plan.is_administrator_asked,
+            )
+        except OSError:
+            _receipts.forget_attempt(session)
+            raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=True, is_reopened=restart)
+
+
+def _require_publisher(setup: Path, publisher: str | None) -> None:
+    if publisher is not None and _publisher.read_publisher(setup) != publisher:
+        raise InstallationError(InstallObstacle.WRONG_PUBLISHER)
 
 
 _INSTALLERS: Final[dict[InstallationKind, Callable[..., InstalledUpdate]]] = {
     InstallationKind.FOLDER: _install_folder,
     InstallationKind.UNKNOWN: _install_folder,
     InstallationKind.APPIMAGE: _install_appimage,
+    **dict.fromkeys(SETUPS, _install_setup),
 }
+
+
+def _note(session: "Session", version: str, kind: InstallationKind, folder: Path | None = None) -> None:
+    """Remember an installation, for its receipt; what cannot be remembered is installed all the same."""
+    place = None if folder is None else str(folder)
+    with suppress(StateUnreadableError):
+        _receipts.note_attempt(session, InstallAttempt(version, kind, session.now(), place))
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -153,6 +214,12 @@ def _download_folder(session: "Session") -> Path:
     if not is_folder(folder):
         make_private(folder)
     return folder
+
+
+def _remove_attempts(session: "Session") -> None:
+    """Remove what earlier set-ups left; one that still runs keeps its folder."""
+    for folder in _download_folder(session).glob(f"{_ATTEMPT}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -5,17 +5,11 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from licclient._core.kinds import InstallationKind
-from licclient._core.lazy import lazy
 from licclient._core.model import InstallObstacle
 from licclient.errors import InstallationError
-
-if TYPE_CHECKING:
-    from packaging import version as packaging_version
-else:
-    packaging_version = lazy("packaging.version")
 
 SETUPS: Final = frozenset({InstallationKind.NSIS, InstallationKind.INNO, InstallationKind.MSI})
 """Kinds that a set-up of Windows replaces, while the app does not run."""
@@ -145,11 +139,3 @@ class InstallationReceipt:
     def is_installed(self) -> bool:
         """Whether the version that was promised runs."""
         return self.obstacle is None
-
-
-def is_same_version(first: str, second: str) -> bool:
-    """Return whether two texts are the same version of PEP 440."""
-    try:
-        return packaging_version.Version(first) == packaging_version.Version(second)
-    except packaging_version.InvalidVersion:
-        return first == second

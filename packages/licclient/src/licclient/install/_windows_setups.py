@@ -63,6 +63,7 @@ if exist "!LICCLIENT_FOLDER!\code.txt" goto open
 if !waited! lss !LICCLIENT_SETUP_SECONDS! goto note
 echo timed-out>"!LICCLIENT_FOLDER!\code.txt"
 taskkill /f /t /im "!LICCLIENT_SETUP!" >nul 2>nul
+taskkill /f /im "!LICCLIENT_SETUP!" >nul 2>nul
 :open
 set note=
 set /p note=<"!LICCLIENT_FOLDER!\code.txt"
@@ -117,7 +118,6 @@ def start(
     program: Path | None,
     *,
     is_administrator_asked: bool,
-    seconds: tuple[int, int] = (QUIT_SECONDS, SETUP_SECONDS),
 ) -> None:
     """Start the script that runs a staged set-up once this process has ended.
 
@@ -127,7 +127,6 @@ def start(
         app_folder: Where it is installed.
         program: What to open afterwards; None for nothing.
         is_administrator_asked: As of `setup_command`.
-        seconds: How long the end of the app is waited for, and how long that of the set-up.
 
     Raises:
         OSError: It cannot be started.
@@ -142,8 +141,8 @@ def start(
         "LICCLIENT_PROGRAM": "" if program is None else str(program),
         "LICCLIENT_START": str(app_folder),
         "LICCLIENT_SETUP": setup.name,
-        "LICCLIENT_QUIT_SECONDS": str(seconds[0]),
-        "LICCLIENT_SETUP_SECONDS": str(sum(seconds)),
+        "LICCLIENT_QUIT_SECONDS": str(QUIT_SECONDS),
+        "LICCLIENT_SETUP_SECONDS": str(QUIT_SECONDS + SETUP_SECONDS),
     }
     (folder / "update.cmd").write_bytes(_LINES.replace("\n", "\r\n").encode("ascii"))
     _held.append((folder / _HELD).open("xb"))  # Python's files cannot be removed on Windows while open

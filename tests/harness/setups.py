@@ -1,0 +1,113 @@
+"""Makes an app for Windows, and set-ups of it by NSIS and Windows Installer, with the tools of Debian."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+NEEDED: Final = ("makensis", "wixl", "x86_64-w64-mingw32-gcc")
+
+PROGRAM: Final = r"""
+#include <windows.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    char path[1024], note[1100];
+    FILE *file;
+    GetModuleFileNameA(0, path, sizeof path);
+    snprintf(note, sizeof note, "%s.opened", path);
+    file = fopen(note, "a");
+    if (file) { fprintf(file, "%s\n", VERSION); fclose(file); }
+    printf("%s\n", VERSION);
+    fflush(stdout);
+    if (argc > 1) Sleep(1000 * atoi(argv[1]));
+    return 0;
+}
+"""
+
+# The new file is complete before it takes the old one's name, in one step: a kill leaves an app that starts.
+NSIS: Final = r"""
+Target amd64-unicode
+Unicode true
+Name "Photo Lab"
+OutFile "${OUT}"
+RequestExecutionLevel user
+InstallDir "$LOCALAPPDATA\Programs\Photo Lab"
+Section
+  !ifdef REFUSE
+    SetErrorLevel 1223
+    Quit
+  !endif
+  SetOutPath "$INSTDIR"
+  ClearErrors
+  File "/oname=photo-lab.exe.new" "${PROGRAM}"
+  IfErrors failed
+  !ifdef SLEEP
+    Sleep ${SLEEP}
+  !endif
+  System::Call 'kernel32::MoveFileExW(w "$INSTDIR\photo-lab.exe.new", w "$INSTDIR\photo-lab.exe", i 9) i .r0'
+  StrCmp $0 0 failed done
+  failed:
+    Delete "$INSTDIR\photo-lab.exe.new"
+    SetErrorLevel 5
+    Quit
+  done:
+SectionEnd
+"""
+
+MSI: Final = """<?xml version="1.0" encoding="utf-8"?>
+<Wix xmlns="http://schemas.microsoft.com/wix/2006/wi">
+  <Product Name="Photo Lab" Id="*" UpgradeCode="6f0f6c7e-2d0b-4c57-9f6e-1d7f9a2a1b10" Language="1033"
+           Version="{version}" Manufacturer="Example">
+    <Package Id="*" InstallerVersion="200" Compressed="yes" Languages="1033"/>
+    <MajorUpgrade DowngradeErrorMessage="A newer version is installed."/>
+    <Media Id="1" Cabinet="app.cab" EmbedCab="yes"/>
+    <Directory Id="TARGETDIR" Name="SourceDir"><Directory Id="ProgramFiles64Folder">
+      <Directory Id="INSTALLFOLDER" Name="Photo Lab">
+        <Component Id="App" Guid="*">
+          <File Id="App" Name="photo-lab.exe" Source="{program}" KeyPath="yes"/>
+        </Component>
+      </Directory>
+    </Directory></Directory>
+    <Feature Id="All" Level="1"><ComponentRef Id="App"/></Feature>
+  </Product>
+</Wix>
+"""
+
+
+def missing_tools() -> list[str]:
+    """Return the tools that this machine lacks."""
+    return [name for name in NEEDED if shutil.which(name) is None]
+
+
+def make_program(folder: Path, version: str) -> Path:
+    """Compile an app that notes each start beside itself, prints its version, and waits for some seconds."""
+    source, program = folder / "app.c", folder / f"photo-lab-{version}.exe"
+    source.write_text(PROGRAM)
+    _run("x86_64-w64-mingw32-gcc", "-O1", "-mwindows", f'-DVERSION="{version}"', source, "-o", program)
+    return program
+
+
+def make_nsis(folder: Path, version: str, *options: str) -> Path:
+    """Return a set-up of NSIS; `options` are `-DREFUSE` or `-DSLEEP=milliseconds`."""
+    script, setup = folder / "app.nsi", folder / f"setup-{version}{len(options)}.exe"
+    script.write_text(NSIS)
+    _run("makensis", "-V2", f"-DOUT={setup}", f"-DPROGRAM={make_program(folder, version)}", *options, script)
+    return setup
+
+
+def make_msi(folder: Path, version: str, number: str | None = None) -> Path:
+    """Return a package of Windows Installer for the folder of programs; `number` is its own version."""
+    source, setup = folder / "app.wxs", folder / f"setup-{version}-{number}.msi"
+    program = make_program(folder, version)
+    source.write_text(MSI.format(version=number or version, program=program.name))
+    _run("wixl", "-a", "x64", "-o", setup, source.name, folder=folder)  # it takes no absolute paths
+    return setup
+
+
+def _run(*command: str | Path, folder: Path | None = None) -> None:
+    arguments: Sequence[str] = [str(part) for part in command]
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{command[0]} failed: {done.stdout}{done.stderr}")

@@ -1,0 +1,217 @@
+"""Set-ups of NSIS and Windows Installer that update an app on Windows (D-352, D-353)."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tools.windows.wine import Windows
+
+from harness.setups import make_msi, make_nsis, make_program, missing_tools
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing_tools()), reason=f"needs {', '.join(missing_tools())}"),
+]
+DRIVER = Path(__file__).with_name("updating_app.py")
+
+
+class App:
+    """An app that a set-up has installed, and the part of it that updates it."""
+
+    def __init__(self, windows: Windows, drive: Path, kind: str) -> None:
+        self.windows, self.drive, self.kind = windows, drive, kind
+        self.folder = windows.drive / "Program Files" / "Photo Lab"
+        self.program = self.folder / "photo-lab.exe"
+        self.make = make_nsis if kind == "nsis" else make_msi
+
+    def install(self, version: str) -> None:
+        """Install it as a person does who fetches the first version."""
+        setup = self.windows.path(self.make(self.drive, version))
+        if self.kind == "nsis":
+            command = rf'start /wait "" "{setup}" /S /D=C:\Program Files\Photo Lab'
+            script = self.drive / "install.cmd"
+            script.write_text(command)
+            self.windows.run("/d", "/c", self.windows.path(script), program=Path("cmd"))
+        else:
+            self.windows.run("/i", setup, "/qn", "/norestart", program=Path("msiexec"))
+        assert self.version() == version
+
+    def version(self) -> str:
+        """Start it, and return the version that it is: an app that does not start has none."""
+        return self.windows.run(program=self.program).stdout.split()[-1]
+
+    def update(self, setup: Path, promised: str, running: str, *seconds: int) -> str:
+        """Install an update from within, and return what that said before the app ended."""
+        self.note.unlink(missing_ok=True)
+        times = map(str, seconds or (20, 60))
+        return self._drive(running, promised, self.windows.path(setup), *times)
+
+    def receipt(self, promised: str) -> str:
+        """Return what the next start finds of the last installation."""
+        return self._drive(self.version(), promised, "receipt")
+
+    @property
+    def note(self) -> Path:
+        """The file that has a line for each start."""
+        return self.program.with_name("photo-lab.exe.opened")
+
+    def wait_until_opened(self) -> str:
+        """Return the version that was opened by itself."""
+        deadline = time.monotonic() + 120
+        while not (self.note.exists() and self.note.read_text()):
+            assert time.monotonic() < deadline, "nothing was opened"
+            time.sleep(0.1)
+        return self.note.read_text().split()[-1]
+
+    def _drive(self, running: str, promised: str, *arguments: str) -> str:
+        folder, state = self.windows.path(self.folder), self.windows.path(self.drive / "state")
+        done = self.windows.run(
+            self.windows.path(DRIVER), self.kind, folder, state, running, promised, *arguments
+        )
+        return done.stdout.strip().rpartition("\n")[2]
+
+
+@pytest.fixture(params=["nsis", "msi"])
+def app(windows: Windows, drive: Path, request: pytest.FixtureRequest) -> Iterator[App]:
+    """An app in version 1.0.0."""
+    app = App(windows, drive, request.param)
+    app.install("1.0.0")
+    yield app
+    if app.kind == "msi":
+        for setup in sorted(drive.glob("*.msi")):
+            windows.run("/x", windows.path(setup), "/qn", program=Path("msiexec"))
+    shutil.rmtree(app.folder, ignore_errors=True)
+
+
+def test_two_updates_follow_each_other(app: App) -> None:
+    """Each is opened again by itself, and its receipt says that it runs."""
+    for before, promised in (("1.0.0", "1.1.0"), ("1.1.0", "1.2.0")):
+        assert app.update(app.make(app.drive, promised), promised, before) == "quits"
+        assert app.wait_until_opened() == promised
+        assert app.receipt(promised) == "installed 0"
+        assert len(list((app.drive / "state" / "updates").glob("attempt-*"))) == 1
+
+
+def test_a_set_up_that_refuses_leaves_the_old_version(app: App) -> None:
+    """As without the permission, or with a package of a lower number; the old one is opened again."""
+    is_nsis = app.kind == "nsis"
+    refusing = make_nsis(app.drive, "1.1.0", "-DREFUSE") if is_nsis else make_msi(app.drive, "1.1.0", "0.9.0")
+    assert app.update(refusing, "1.1.0", "1.0.0") == "quits"
+    assert app.wait_until_opened() == "1.0.0"
+    assert app.receipt("1.1.0") == ("refused 1223" if is_nsis else "failed 1603")
+
+
+def test_a_damaged_set_up_leaves_the_old_version(app: App) -> None:
+    """One that the vendor has published so: its digest fits, and the set-up itself finds out."""
+    setup = app.make(app.drive, "1.1.0")
+    raw = setup.read_bytes()
+    setup.write_bytes(raw[: len(raw) // 2])
+    assert app.update(setup, "1.1.0", "1.0.0") == "quits"
+    assert app.wait_until_opened() == "1.0.0"
+    assert app.receipt("1.1.0").startswith("failed ")
+
+
+def test_a_file_of_another_kind_is_not_started(app: App) -> None:
+    """Such as a page, or a zip."""
+    other = app.drive / "other.bin"
+    other.write_bytes(b"PK\x03\x04 this is a zip")
+    assert app.update(other, "1.1.0", "1.0.0") == "InstallationError wrong_file"
+    assert app.receipt("1.1.0") == "none"
+
+
+def test_an_app_that_runs_a_second_time_keeps_its_version(app: App, windows: Windows) -> None:
+    """Its file is in use: whatever the set-up says of that, the receipt says what runs."""
+    second = windows.folder  # any folder: the program is started by its whole path
+    running = _start(app, second, "12")
+    try:
+        assert app.update(app.make(app.drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"
+        opened = app.wait_until_opened()
+    finally:
+        running()
+    assert opened in ("1.0.0", "1.1.0")
+    receipt = app.receipt("1.1.0")
+    assert receipt.startswith("installed" if app.version() == "1.1.0" else ("failed", "no_effect", "restart"))
+
+
+def test_an_app_that_does_not_end_is_left_alone(app: App) -> None:
+    """The person may have kept it open for unsaved work; nothing is installed under it, or opened."""
+    assert app.update(app.make(app.drive, "1.1.0"), "1.1.0", "1.0.0", 3, 20, 12) == "quits"
+    assert app.receipt("1.1.0") == "still_running None"
+    assert not app.note.exists() or app.version() == "1.0.0"
+
+
+def test_a_set_up_that_is_killed_midway(windows: Windows, drive: Path) -> None:
+    """It takes too long and is stopped in the middle: the old version is opened, and a next try succeeds."""
+    app = App(windows, drive, "nsis")
+    app.install("1.0.0")
+    slow = make_nsis(drive, "1.1.0", "-DSLEEP=60000")
+    assert app.update(slow, "1.1.0", "1.0.0", 2, 4) == "quits"
+    assert app.wait_until_opened() == "1.0.0"
+    assert app.receipt("1.1.0") == "timed_out None"
+    assert app.update(make_nsis(drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"
+    assert app.wait_until_opened() == "1.1.0"
+    shutil.rmtree(app.folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_disk_is_noticed_before(windows: Windows, drive: Path) -> None:
+    """The app is not even asked to end."""
+    app = App(windows, drive, "nsis")
+    app.folder = windows.drive / "small"
+    app.folder.mkdir()
+    app.program = app.folder / "photo-lab.exe"
+    with _small_disk(app.folder):
+        shutil.copy(make_program(drive, "1.0.0"), app.program)
+        said = app.update(make_nsis(drive, "1.1.0"), "1.1.0", "1.0.0")
+        assert said.startswith("OSError") or "No room" in said
+        assert app.version() == "1.0.0"
+    app.folder.rmdir()
+
+
+@pytest.mark.skipif(shutil.which("osslsigncode") is None, reason="needs osslsigncode")
+def test_windows_names_the_publisher_of_a_set_up(windows: Windows, drive: Path) -> None:
+    """A changed byte or no signature has none. That the authority is unknown, wine does not mind (D-354)."""
+    key, certificate, setup = drive / "key.pem", drive / "cert.pem", make_nsis(drive, "1.1.0")
+    files = ("-keyout", key, "-out", certificate)
+    usage = ("-days", "30", "-subj", "/CN=Example GmbH", "-addext", "extendedKeyUsage=codeSigning")
+    _run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *usage)
+    _run(
+        "osslsigncode", "sign", "-certs", certificate, "-key", key, "-in", setup, "-out", drive / "signed.exe"
+    )
+    raw = bytearray((drive / "signed.exe").read_bytes())
+    raw[5000] ^= 1
+    (drive / "changed.exe").write_bytes(raw)
+    code = "import pathlib, sys; from licclient.install._publisher import read_publisher as read\n"
+    code += "sys.stdout.write(str([read(pathlib.Path(name)) for name in sys.argv[1:]]))"
+    names = [windows.path(path) for path in (drive / "signed.exe", setup, drive / "changed.exe")]
+    assert windows.run("-c", code, *names).stdout.strip() == "['Example GmbH', None, None]"
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run(command, capture_output=True, check=True)
+
+
+def _start(app: App, folder: Path, *arguments: str) -> Callable[[], object]:
+    """Start the app beside everything else; return what waits for its end."""
+    command = ["wine", str(app.program), *arguments]
+    process = subprocess.Popen(command, env=app.windows.environ(), cwd=folder)
+    deadline = time.monotonic() + 60
+    while not app.note.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return process.wait
+
+
+@contextmanager
+def _small_disk(folder: Path) -> Iterator[None]:
+    """Mount a disk of 600 kB at a folder."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
