@@ -73,7 +73,10 @@ def test_nousresearch_hermes_agent_114265(
     names: Names,  # noqa: F811 - pytest's fixtures have the name of their argument
     tmp_path: Path,
 ) -> None:
-    """The router advertises IPv6 that leads nowhere: the other address is tried beside it."""
+    """The router advertises IPv6 that leads nowhere: the other address is tried beside it.
+
+    As in NousResearch/hermes-agent#94388 and python/cpython#105249.
+    """
     names.known["two.localhost"] = [DEAD, ALIVE]
     with _alive() as port, blackhole(port), Standstill() as machine:
         with LicenseClient(f"http://two.localhost:{port}", storage=tmp_path, timeout=8) as client:
@@ -83,7 +86,15 @@ def test_nousresearch_hermes_agent_114265(
         assert ended - began - machine.within(began, ended) < 5
 
 
-@pytest.mark.parametrize("coding", ["aws-chunked", "x-gzip", "none", "identity, aws-chunked"])
+@pytest.mark.parametrize(
+    "coding",
+    [
+        pytest.param("aws-chunked", id="versity/versitygw#2398"),
+        pytest.param("x-gzip", id="NixOS/nix#1568"),
+        "none",
+        "identity, aws-chunked",
+    ],
+)
 def test_versity_versitygw_2398(shop: LicenseService, tmp_path: Path, coding: str) -> None:
     """A store keeps the coding of the upload as a header, beside intact bytes: the digest decides."""
 
@@ -104,7 +115,7 @@ def test_versity_versitygw_2398(shop: LicenseService, tmp_path: Path, coding: st
 
 
 def test_digitalcreations_maxto_545(shop: LicenseService) -> None:
-    """A VPN's gateway answers 403 in JSON: no license, offer, use or seat is lost."""
+    """A gateway answers 403 in JSON, as for wp-media/wp-rocket#1366: no license, offer, use, seat is lost."""
     between = Between(shop, lambda *_: httpx.Response(403, json=FORBIDDEN))
     between.is_there = False
     with shop.client(SETTINGS, transport=between) as client:
