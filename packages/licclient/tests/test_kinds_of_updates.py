@@ -8,7 +8,7 @@ import pytest
 from stage.flavours import both
 
 import licclient.install
-from licclient import ClientSettings, LicenseClient, Updates, _base_client
+from licclient import ClientSettings, LicenseClient, Trust, Updates, _base_client
 from licclient._core.kinds import PUBLISHED_KINDS, InstallationKind, read_published_kind
 from licclient._core.records import read_update_check, write_update_check
 from licclient._core.update_model import Listing, UpdateCheckRecord
@@ -112,6 +112,17 @@ def test_what_another_installation_has_remembered_is_requested_again(make, insta
     assert update.kind == "msi"
     assert client.download(update, tmp_path).path.read_bytes() == b"appimage"
     assert shop.requests[-2].fields["kind"] == "appimage"
+
+
+def test_a_remembered_signature_of_another_kind_is_none_of_this_file(make, install, shop, tmp_path):
+    """With pinned keys the file is compared with the manifest that comes with the own link."""
+    pinned = Trust(release_keys=["ed25519:" + "A" * 43])  # the fake service puts its own in its place
+    install("msi")
+    assert make(trust=pinned).check_for_update().update.size == len(b"msi")
+    install("appimage")
+    client = make(trust=pinned)
+    downloaded = client.download(client.check_for_update().update, tmp_path)
+    assert downloaded.path.read_bytes() == b"appimage"
 
 
 def test_detection_runs_once(make, monkeypatch):

@@ -452,8 +452,6 @@ def offered_file(
     """Return the link of an offer, None if a fresh one is needed, and what the vendor signed."""
     installed_version(session.settings)
     link, now = update.download_url, session.now()
-    if update.offered_at is None and update.kind is not session.kind:
-        return None, None  # remembered by an installation of another kind that shares this state
     if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", session.settings):
         link = None  # D-48
     # Without the key, as behind a locked keyring, nothing is known of what it was offered before.
