@@ -73,6 +73,10 @@ def _calls(client: LicenseClient, update: object, folder: object) -> dict[str, C
         "status": client.status,
         "check_for_update": lambda: client.check_for_update(force=True),
         "download": lambda: client.download(update, folder),  # type: ignore[arg-type]
+        "plan_update": client.plan_update,
+        "install_update": lambda: client.install_update(update),  # type: ignore[arg-type]
+        "installation_receipt": client.installation_receipt,
+        "confirm_version": client.confirm_version,
         "skip_update": lambda: client.skip_update(update),  # type: ignore[arg-type]
         "is_skipped": lambda: client.is_skipped(update),  # type: ignore[arg-type]
         "license_file.request": lambda: client.license_file.request(),  # noqa: PLW0108 - loads what it needs
