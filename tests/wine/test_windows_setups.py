@@ -150,7 +150,7 @@ def test_a_set_up_that_is_killed_midway(windows: Windows, drive: Path) -> None:
     app = App(windows, drive, "nsis")
     app.install("1.0.0")
     slow = make_nsis(drive, "1.1.0", "-DSLEEP=60000")
-    assert app.update(slow, "1.1.0", "1.0.0", 2, 4) == "quits"
+    assert app.update(slow, "1.1.0", "1.0.0", 15, 5) == "quits"
     assert app.wait_until_opened() == "1.0.0"
     assert app.receipt("1.1.0") == "timed_out None"
     assert app.update(make_nsis(drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"

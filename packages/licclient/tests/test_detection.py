@@ -33,17 +33,24 @@ needs_unix = pytest.mark.skipif(os.name == "nt", reason="scripts and links of Un
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """A wheel of the app Photo Lab, with a program of that name."""
-    file = tmp_path_factory.mktemp("wheel") / "photo_lab-1.0.0-py3-none-any.whl"
-    about = "photo_lab-1.0.0.dist-info"
+    """A wheel of the app Photo Lab, with a program of that name; beside it an empty one of what it needs."""
+    folder = tmp_path_factory.mktemp("wheel")
+    needs, program = "Requires-Dist: licclient>=0.1\n", "[console_scripts]\nphoto-lab = photo_lab:main\n"
+    write_wheel(folder, "licclient", {})
+    app = {"photo_lab.py": APP, "photo_lab-1.0.0.dist-info/entry_points.txt": program}
+    return write_wheel(folder, "photo_lab", app, needs)
+
+
+def write_wheel(folder, name, files, needs=""):
+    """Write a wheel with a few files."""
+    file, about = folder / f"{name}-1.0.0-py3-none-any.whl", f"{name}-1.0.0.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 1.0.0\n{needs}"
+    tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("photo_lab.py", APP)
-        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: photo-lab\nVersion: 1.0.0\n")
-        archive.writestr(
-            f"{about}/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        archive.writestr(f"{about}/entry_points.txt", "[console_scripts]\nphoto-lab = photo_lab:main\n")
+        for path, content in files.items():
+            archive.writestr(path, content)
+        archive.writestr(f"{about}/METADATA", metadata)
+        archive.writestr(f"{about}/WHEEL", tags)
         archive.writestr(f"{about}/RECORD", "")
     return file
 
@@ -173,11 +180,29 @@ def test_uv(wheel, tmp_path):
             pytest.skip("uv is not installed here")
 
     uv("venv", "--python", sys.executable, str(tmp_path / "env"))
-    uv("pip", "install", "--python", str(tmp_path / "env"), "--no-index", str(wheel))
+    uv(
+        "pip",
+        "install",
+        "--python",
+        str(tmp_path / "env"),
+        "--no-index",
+        "--find-links",
+        str(wheel.parent),
+        str(wheel),
+    )
     found = call(tmp_path / "env" / "bin" / "photo-lab")
     python = tmp_path / "env" / "bin" / "python"
     assert (found["kind"], found["command"]) == ("uv", f"uv pip install --python {python} -U photo-lab")
-    uv("tool", "install", "--python", sys.executable, "--no-index", str(wheel))
+    uv(
+        "tool",
+        "install",
+        "--python",
+        sys.executable,
+        "--no-index",
+        "--find-links",
+        str(wheel.parent),
+        str(wheel),
+    )
     found = call(tmp_path / "bin" / "photo-lab")
     assert (found["kind"], found["command"]) == ("uv", "uv tool upgrade photo-lab")
 
@@ -463,3 +488,10 @@ def test_recorded_setups(tmp_path):
     assert _registry.classify(entry("Lab", uninstall=str(other))) is None
     assert _registry.classify(entry("Lab", uninstall=str(tmp_path / "gone.exe"))) is None
     assert _registry.classify(entry("Lab")) is None
+
+
+def test_what_runs_the_tests_of_an_app_is_not_the_app():
+    """Pytest is updated by a package manager, which says nothing of the app whose tests it runs."""
+    found = install.detect()
+    assert found.updater is None
+    assert not found.is_certain

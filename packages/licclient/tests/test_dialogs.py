@@ -22,8 +22,11 @@ from licclient import (
     Trust,
     Update,
     dialogs,
+    explain,
 )
+from licclient._core.kinds import InstallationKind
 from licclient._core.lazy import PROGRAM_GONE
+from licclient._core.model import InstallObstacle
 from licclient._core.texts import LANGUAGES, TABLES, amount, format_date, span, text_of
 from licclient.dialogs._driver import colour_of, marked, split_mnemonic
 from licclient.dialogs._states import (
@@ -59,6 +62,7 @@ from licclient.errors import (
     ServiceUnavailableError,
     StateUnreadableError,
 )
+from licclient.install import UpdatePlan
 
 NOTES = ClientSettings("https://licenses.example.com", product="Notes", version="1.0.0")
 URLS = replace(NOTES, pages=Pages(buy="https://x/buy", support="mailto:help@x", manage="https://x/me"))
@@ -694,3 +698,20 @@ def test_an_update_that_is_required_says_so_and_cannot_be_skipped():
     critical = OfferState("en", replace(UPDATE, is_critical=True)).view()
     assert (required.message, required.skip) == ("This version is no longer supported. Please update.", None)
     assert (critical.message, critical.skip) == ("This is an important update. Please install it soon.", None)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_another_program_updates_is_not_downloaded(language):
+    """The window says who updates the app and what to type, and has no button for it (D-355)."""
+    command = "flatpak update com.example.PhotoLab"
+    plan = UpdatePlan(InstallationKind.FLATPAK, InstallObstacle.OTHER_UPDATER, "Flatpak", command)
+    offer = OfferState(language, UPDATE, plan=plan)
+    view = offer.view()
+    assert view.go is None
+    assert view.message == explain(plan, language)
+    assert command in view.message
+    assert view.leave is not None
+    assert view.skip is not None
+    assert offer.step(GO) == (offer, None)
+    others = UpdatePlan(InstallationKind.UNKNOWN, InstallObstacle.NOT_REPLACEABLE)
+    assert OfferState(language, UPDATE, plan=others).view().go == OfferState(language, UPDATE).view().go

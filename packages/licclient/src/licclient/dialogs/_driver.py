@@ -360,7 +360,10 @@ def begin_offer(client: LicenseClient, update: "Update", language: str | None) -
     check_update(update)
     installed_version(client.settings)
     changelog = in_short_lines(update.changelog_text)
-    return OfferState(_pick_tag(language), update, changelog=changelog, settings=client.settings)
+    tag, plan = _pick_tag(language), None
+    with suppress(OSError):  # without it the update is offered for download
+        plan = client.plan_update()
+    return OfferState(tag, update, changelog=changelog, settings=client.settings, plan=plan)
 
 
 def _pick_tag(language: str | None) -> str:

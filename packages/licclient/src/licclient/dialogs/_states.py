@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from licclient._computers.protocol import ComputerList
-from licclient._core.model import License, MoveObstacle, Outage, Reason
+from licclient._core.model import InstallObstacle, License, MoveObstacle, Outage, Reason
 from licclient._core.settings import ClientSettings
 from licclient._core.texts import amount, format_date, join_sentences, span, text_of, to_local
 from licclient._core.typed_key import Mistyped, repair_key
@@ -30,6 +30,7 @@ from licclient.errors import (
     StateUnreadableError,
     UntrustedResponseError,
 )
+from licclient.install._plan import UpdatePlan
 
 MOST_WORDS: Final = 500
 """How much of a name or a sentence of the server is shown: the window must fit the screen."""
@@ -551,7 +552,8 @@ class OfferState(_Dialog):
     """The dialog that offers an update.
 
     `problem` is why the last download failed, `far` its progress, `outcome` the file. `changelog` is plain
-    text, converted once, because each step makes a view.
+    text, converted once, because each step makes a view. `plan` is what installing does here: where another
+    program updates the app, there is nothing to download (D-355).
     """
 
     update: Update
@@ -560,10 +562,13 @@ class OfferState(_Dialog):
     outcome: Downloaded | None = None
     phase: _Phase = _Phase.OFFERED
     changelog: str = field(default="", repr=False)
+    plan: UpdatePlan | None = None
 
     def step(self, event: Event) -> tuple["OfferState", Command | None]:
         """Return the state after an event, and the command to run."""
         match event, self.phase:
+            case Pressed(Action.GO), _Phase.OFFERED if self._has_updater():
+                return self, None
             case Pressed(Action.GO), _Phase.OFFERED:
                 return replace(self, problem=None, far=None, phase=_Phase.COMING), Command.DOWNLOAD
             case Pressed(Action.SKIP), _Phase.OFFERED:
@@ -613,10 +618,19 @@ class OfferState(_Dialog):
                     message=self._remark(),
                     tone=Tone.BAD if is_bad else Tone.PLAIN,
                     links=self._links(),
-                    go=self._button("button.again" if self.problem else "button.download"),
+                    go=self._go_button(),
                     leave=self._button("button.remind" if self.update.is_security else "button.later"),
                     skip=None if is_urgent(self.update) else self._button("button.skip"),
                 )
+
+    def _has_updater(self) -> bool:
+        """Return whether another program updates the app."""
+        return self.plan is not None and self.plan.obstacle is InstallObstacle.OTHER_UPDATER
+
+    def _go_button(self) -> Button | None:
+        if self._has_updater():
+            return None
+        return self._button("button.again" if self.problem else "button.download")
 
     def _facts(self) -> str:
         day = to_local(self.update.last_updated).date()
@@ -639,6 +653,8 @@ class OfferState(_Dialog):
             remarks.insert(0, self._say("update.required"))
         elif self.update.is_critical and not self.update.is_security:
             remarks.insert(0, self._say("update.important"))
+        if self.plan is not None and self._has_updater():
+            remarks.append(sentence_of(self.plan, self.language))
         return cut_short(join_all(remarks, self.language))
 
     def _links(self) -> tuple[Link, ...]:

@@ -5,6 +5,7 @@ What cannot be read is not a sign that something else is there: the kind is unkn
 
 import json
 import os
+import re
 import shlex
 import sys
 from contextlib import suppress
@@ -46,6 +47,7 @@ _RPM_SECONDS: Final = 5.0
 _CASK_ROOMS: Final = ("/opt/homebrew/Caskroom", "/usr/local/Caskroom", "/home/linuxbrew/.linuxbrew/Caskroom")
 _RPM_FOLDERS: Final = ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
 _STORES: Final = ("/nix/store", "/gnu/store")
+_OURS: Final = re.compile(r"licclient(?![\w.-])", re.IGNORECASE)
 _NO_PACKAGE: Final = 15700  # APPMODEL_ERROR_NO_PACKAGE
 _APPIMAGE_HEAD: Final = 16  # bytes that show one
 
@@ -380,6 +382,20 @@ def _find_tool(prefix: Path) -> InstallationKind | None:
 
 
 def _find_distribution() -> "metadata.Distribution | None":
+    """Return the package of the program that runs, if it is an app that needs licclient.
+
+    A test runner, a server or a tool that runs the app's code is not the app, and its update is another one.
+    """
+    about = _find_running_package()
+    return about if about is not None and _needs_licclient(about) else None
+
+
+def _needs_licclient(about: "metadata.Distribution") -> bool:
+    names = [about.metadata["Name"] or "", *(about.requires or ())]
+    return any(_OURS.match(name) for name in names)
+
+
+def _find_running_package() -> "metadata.Distribution | None":
     """Return the package of the script that runs, or of the module that `python -m` runs."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
