@@ -187,3 +187,24 @@ def test_a_fix_of_another_kind_replaces_none():
     assert is_only_fix(lower, [lower, higher])
     assert not is_only_fix(lower, [lower, higher._replace(kind=FileKind.MSI)])
     assert not is_only_fix(lower._replace(kind=FileKind.FOLDER), [lower, higher])
+
+
+def test_kinds_that_a_version_lacks_are_named():
+    """Their apps stay at an earlier version, and nobody would notice; a folder that is missing is no news."""
+    files = [
+        release("1.0", "msi", WINDOWS),
+        release("1.0", "appimage"),
+        release("1.0"),
+        release("1.1", "nsis", WINDOWS),
+    ]
+    assert describe_audience(files[3], files) == (
+        "Apps of these kinds are offered an earlier version until 1.1 has a file for them: "
+        "appimage (1.0), msi for windows-x86_64 (1.0)."
+    )
+    assert describe_audience(files[0], files) is None
+    assert (
+        describe_audience(files[3], [*files, release("1.1", "msi", WINDOWS), release("1.1", "appimage")])
+        is None
+    )
+    withdrawn = [file._replace(withdrawn_at=NOW) for file in files[:2]]
+    assert describe_audience(files[3], [*withdrawn, *files[2:]]) is None

@@ -245,7 +245,8 @@ def _kind_of(release: Release) -> str:
 def describe_audience(release: Release, releases: Sequence[Release]) -> str | None:
     """Describe in a sentence which installations are offered a release; None for all.
 
-    Clients with a stable version ignore a pre-release.
+    Clients with a stable version ignore a pre-release. Apps of a kind that a stable version lacks stay at the
+    version before, which nobody notices.
     """
     if release.channel != STABLE:
         return (
@@ -254,7 +255,7 @@ def describe_audience(release: Release, releases: Sequence[Release]) -> str | No
         )
     version = parse_version(release.version)
     if version is None or not version.is_prerelease:
-        return None
+        return _describe_missing_kinds(release, releases)
     begin, where = f"{release.version} is a pre-release:", ""
     if release.platform:
         where = f" on {release.platform}"
@@ -270,4 +271,18 @@ def describe_audience(release: Release, releases: Sequence[Release]) -> str | No
         where = f", except on {', '.join(other_platforms)}," if other_platforms else ""
     return (
         f"{begin} installations of a pre-release{where} are offered it until a stable version is published."
+    )
+
+
+def _describe_missing_kinds(release: Release, releases: Sequence[Release]) -> str | None:
+    missing = [
+        f"{kind}{f' for {platform}' if platform else ''} ({offered.version})"
+        for (platform, kind), offered in latest_by_kind(releases).items()
+        if kind is not FileKind.FOLDER and is_below(offered.version, release.version)
+    ]
+    if not missing:
+        return None
+    return (
+        f"Apps of these kinds are offered an earlier version until {release.version} has a file for them: "
+        f"{', '.join(sorted(missing))}."
     )
