@@ -127,3 +127,11 @@ def test_a_mapping_without_slots_is_named(shop):
 def test_an_address_that_is_none_is_refused_at_once(shop, url):
     """It was stored, and the first sale that needed the shop's API waited for ever."""
     assert "must look like https://" in shop("source", "change", "shop", "--url", url, expect=2)
+
+
+def test_an_address_that_would_get_the_key_unencrypted(shop):
+    """It is refused when it is set, and not at the first `sync`; a shop on this machine may have it."""
+    refused = shop("source", "change", "shop", "--url", "http://shop.example.com", expect=2)
+    assert "must begin with https://, because the API key is sent to it" in refused
+    for url in ("http://localhost:8080", "http://127.0.0.1/", "http://[::1]:80", "https://shop.example.com"):
+        shop("source", "change", "shop", "--url", url)

@@ -126,7 +126,7 @@ def _find_place() -> _Place:
     compiled: Any = getattr(sys.modules.get("__main__"), "__compiled__", None)
     if compiled is not None:  # Nuitka: `sys.executable` names a file that does not exist
         is_single_file = bool(getattr(compiled, "onefile", False))
-        program = sys.argv[0] if is_single_file else getattr(compiled, "process_exe", None) or sys.argv[0]
+        program = _started_as() if is_single_file else getattr(compiled, "process_exe", None) or _started_as()
         return _Place(_resolve(program), is_frozen=True, is_single_file=is_single_file)
     if getattr(sys, "frozen", False):
         program = _resolve(sys.executable)
@@ -136,7 +136,12 @@ def _find_place() -> _Place:
             *_resolve(unpacked).parents,
         )
         return _Place(program, is_frozen=True, is_single_file=is_apart)
-    return _Place(_resolve(sys.argv[0] or sys.executable))
+    return _Place(_resolve(_started_as() or sys.executable))
+
+
+def _started_as() -> str:
+    """Return the program's name on its command line; empty in an embedded interpreter."""
+    return sys.argv[0] if sys.argv else ""
 
 
 def _resolve(path: str) -> Path:
@@ -401,7 +406,7 @@ def _find_running_package() -> "metadata.Distribution | None":
     spec = getattr(main, "__spec__", None)
     package = (getattr(main, "__package__", None) or getattr(spec, "name", None) or "").partition(".")[0]
     if not package:
-        return _find_script_owner(_resolve(sys.argv[0]))
+        return _find_script_owner(_resolve(_started_as()))
     names = set(metadata.packages_distributions().get(package, []))
     with suppress(metadata.PackageNotFoundError):
         return metadata.distribution(names.pop()) if len(names) == 1 else None
@@ -441,7 +446,7 @@ def _find_pyapp() -> str | None:
     program = os.environ.get("PYAPP_COMMAND_NAME") or os.environ.get("PYAPP")
     if not program or "pyapp" not in Path(sys.prefix).parts:
         return None
-    return Path(sys.argv[0]).stem if program in ("1", "true") else program
+    return Path(_started_as()).stem if program in ("1", "true") else program
 
 
 def _quote(path: str) -> str:

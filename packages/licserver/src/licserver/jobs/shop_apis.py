@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, quote
 import aiohttp
 from yarl import URL
 
-from licserver.domain.environments import parse_ip
 from licserver.errors import InvalidInputError
+from licserver.services.sources import may_get_key
 from licserver.shops import ROWS, SHOPS, ShopKind, paddle
 from licserver.shops.contract import Fetch
 from licserver.shops.facts import Fact
@@ -24,7 +24,6 @@ MAX_PAGE_BYTES: Final = 32 << 20
 """The largest page: a hundred orders of a WooCommerce with many plug-ins have five MiB."""
 MAX_FETCHES: Final = 20  # objects that are asked for at a time
 MAX_PAGES: Final = 10_000  # an API whose pages never end
-LOOPBACK: Final = "localhost"
 
 
 class ShopApi(NamedTuple):
@@ -286,14 +285,9 @@ def _read_address(base: str | None) -> URL:
         is_address = False
     if not is_address:
         raise InvalidInputError("--url is not a valid address; write it like https://shop.example.com")
-    if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(url.host or "")):
+    if not may_get_key(base):
         raise InvalidInputError("--url must begin with https://, because the API key is sent to it")
     return url
-
-
-def _is_loopback(host: str) -> bool:
-    address = parse_ip(host)
-    return host == LOOPBACK if address is None else address.is_loopback
 
 
 def _parse(url: URL, body: bytes) -> Any:

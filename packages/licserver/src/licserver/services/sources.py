@@ -25,7 +25,7 @@ from licserver.database.repositories.sales import (
     StoredEvent,
 )
 from licserver.domain.decisions import is_slug
-from licserver.domain.environments import is_printable
+from licserver.domain.environments import is_printable, parse_ip
 from licserver.errors import ConflictError, InvalidInputError, LicserverError, NotFoundError
 from licserver.services.context import Context, Service
 from licserver.services.license_terms import check_lifetime, check_seats, check_slots
@@ -432,12 +432,25 @@ def _check(source: Source) -> None:
         check_line("a state or field of the shop", text, MAX_INDEXED)
     if source.url is not None and not _is_address(source.url):
         raise InvalidInputError("the shop's address must look like https://shop.example.com")
+    if source.url is not None and not may_get_key(source.url):
+        raise InvalidInputError(
+            "the shop's address must begin with https://, because the API key is sent to it"
+        )
     if source.changes not in CHANGES:
         raise InvalidInputError(f"changes are one of {', '.join(CHANGES)}")
     if not 1 <= source.tolerance <= MAX_TOLERANCE:
         raise InvalidInputError(f"the tolerance must be from 1 to {MAX_TOLERANCE} seconds")
     if not 0 <= source.grace_days <= MAX_GRACE:
         raise InvalidInputError(f"the grace must be from 0 to {MAX_GRACE} days")
+
+
+def may_get_key(url: str) -> bool:
+    """Return whether an API key may be sent to an address: encrypted, or to this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    address = parse_ip(host)
+    is_loopback = host == "localhost" if address is None else address.is_loopback
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback)
 
 
 def _is_address(url: str) -> bool:
