@@ -1,0 +1,191 @@
+"""An app in an AppImage that updates itself: real files and processes, the runtime's variables (D-351)."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import licclient
+from harness.appimages import make_appimage, make_runtime, missing_tools
+
+pytestmark = [
+    pytest.mark.system_tools,
+    pytest.mark.skipif(bool(missing_tools()), reason=f"needs {', '.join(missing_tools())}"),
+]
+
+RUN = '#!/bin/sh\nexec {python} "$APPDIR/app.py" "$@"\n'
+
+# Without arguments it notes its start beside the folder it was started in. With some it updates itself.
+APP = """
+import os
+import sys
+import time
+from pathlib import Path
+
+VERSION = "{version}"
+if len(sys.argv) == 1:
+    with Path(os.environ["OWD"], "opened").open("a") as file:
+        file.write(VERSION + "\\n")
+    print(VERSION)
+    sys.exit()
+
+from licclient.errors import LicclientError
+from licclient.install import _appimage, detect
+from licclient.testing import LicenseService
+
+promised, image, state, how = sys.argv[1:]
+with LicenseService() as service:
+    key = service.issue("Photo Lab", slug="photo-lab")
+    client = service.client(slug="photo-lab", version=VERSION, storage=state)
+    service.publish(promised, slug="photo-lab", kind="appimage", content=Path(image).read_bytes())
+    update = client.check_for_update(key, force=True).update
+    if how == "damaged":
+        service.misbehave("wrong_file")
+    if how == "slow":
+        write = _appimage.sync_file
+        def wait(file):
+            write(file)
+            print("midway", flush=True)
+            time.sleep(60)
+        _appimage.sync_file = wait
+    try:
+        done = client.install_update(update, key=key)
+    except (LicclientError, OSError) as problem:
+        print(type(problem).__name__, getattr(problem, "obstacle", None) or problem)
+    else:
+        receipt = client.installation_receipt()
+        print(detect().kind, done.version, done.is_reopened, receipt.version)
+        print(Path(os.environ["APPDIR"], "app.py").read_text().count(VERSION) > 0)  # it goes on
+"""
+
+
+class Images:
+    """AppImages of three versions, and the place of the one that a person uses."""
+
+    def __init__(self, folder: Path, place: Path) -> None:
+        self.folder, self.place = folder, place / "My Photo Lab.AppImage"
+        self.runtime = make_runtime(folder)
+        run = RUN.format(python=sys.executable)
+        self.of = {
+            version: make_appimage(
+                folder, self.runtime, {"AppRun": run, "app.py": APP.format(version=version)}, version
+            )
+            for version in ("1.0.0", "1.1.0", "1.2.0")
+        }
+        shutil.copy(self.of["1.0.0"], self.place)
+
+    def start(self, *arguments: str | Path, folder: Path | None = None) -> "subprocess.Popen[str]":
+        """Start the one that the person uses."""
+        libraries = [str(Path(licclient.__file__).parents[1]), sysconfig.get_path("purelib")]
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(libraries)}
+        environment["HOME"] = str(self.folder)
+        command = [self.place, *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command,
+            cwd=folder or self.folder,
+            env=environment,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def version(self) -> str:
+        """Start it, and return the version that it is: one that does not start has none."""
+        output, _ = self.start(folder=self.folder).communicate(timeout=60)
+        return output.strip()
+
+    def update(self, promised: str, how: str = "") -> list[str]:
+        """Have it update itself, and return what it printed."""
+        running = self.start(promised, self.of[promised], self.folder / "state", how)
+        return running.communicate(timeout=60)[0].splitlines()
+
+    def opened(self) -> str:
+        """Return the version that was opened by itself last."""
+        note, deadline = self.folder / "opened", time.monotonic() + 20
+        while not (note.exists() and note.read_text()):
+            assert time.monotonic() < deadline, "nothing was opened"
+            time.sleep(0.05)
+        version = note.read_text().split()[-1]
+        note.unlink()
+        return version
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Iterator[Images]:
+    """A person's AppImage in version 1.0.0."""
+    (tmp_path / "place").mkdir()
+    yield Images(tmp_path, tmp_path / "place")
+    for folder in Path(tempfile.gettempdir()).glob(".mount_standin*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def mounted(images: Images) -> Iterator[Callable[..., None]]:
+    """Put the person's AppImage on a file system of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts file systems")
+    place = images.place.parent
+
+    def mount(*options: str) -> None:
+        subprocess.run(["mount", *options, place], check=True)
+
+    yield mount
+    while subprocess.run(["umount", place], check=False, capture_output=True).returncode == 0:
+        pass
+
+
+def test_two_updates_follow_each_other(images: Images) -> None:
+    """The running one goes on, each is opened again as the new version, and the name stays."""
+    assert images.version() == "1.0.0"
+    (images.folder / "opened").unlink()
+    for promised in ("1.1.0", "1.2.0"):
+        assert images.update(promised) == [f"appimage {promised} True {promised}", "True"]
+        assert images.opened() == promised
+        assert [path.name for path in images.place.parent.iterdir()] == ["My Photo Lab.AppImage"]
+
+
+def test_a_damaged_file_leaves_the_old_version(images: Images) -> None:
+    """It does not get a name."""
+    assert images.update("1.1.0", "damaged")[0].startswith("UntrustedResponseError")
+    assert images.version() == "1.0.0"
+
+
+def test_a_kill_midway_leaves_the_old_version(images: Images) -> None:
+    """What it had written is in nobody's way: the next update succeeds, and removes it."""
+    running = images.start("1.1.0", images.of["1.1.0"], images.folder / "state", "slow")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "midway\n"
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    assert len(list(images.place.parent.iterdir())) == 2
+    assert images.version() == "1.0.0"
+    assert images.update("1.1.0")[0].startswith("appimage 1.1.0")
+    assert [path.name for path in images.place.parent.iterdir()] == ["My Photo Lab.AppImage"]
+
+
+def test_a_full_disk_leaves_the_old_version(images: Images, mounted: Callable[..., None]) -> None:
+    """It is noticed before a byte is written."""
+    size = images.of["1.0.0"].stat().st_size
+    mounted("-t", "tmpfs", "-o", f"size={size + 200_000}", "tmpfs")
+    shutil.copy(images.of["1.0.0"], images.place)
+    assert images.update("1.1.0")[0].startswith("OSError")
+    assert images.version() == "1.0.0"
+
+
+def test_a_read_only_place_is_named(images: Images, mounted: Callable[..., None]) -> None:
+    """Nothing is downloaded for it."""
+    mounted("-t", "tmpfs", "tmpfs")
+    shutil.copy(images.of["1.0.0"], images.place)
+    mounted("-o", "remount,ro")
+    assert images.update("1.1.0") == ["InstallationError not_writable"]
+    assert not list((images.folder / "state").glob("updates/*"))
+    assert images.version() == "1.0.0"
