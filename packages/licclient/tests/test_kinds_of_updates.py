@@ -153,6 +153,18 @@ def test_a_service_without_kinds_offers_what_it_has(make, install, shop, monkeyp
         assert make().check_for_update(force=True).update.kind == kind
 
 
+def test_a_kind_that_no_version_has_is_named(license_service, install):
+    """Also from memory: the vendor would look for the reason elsewhere."""
+    install("msi")
+    license_service.publish("1.1", slug="notes")
+    license_service.issue("Notes", slug="notes", activated=True)
+    client = license_service.client(SETTINGS)
+    for _ in range(2):
+        assert "This app needs a file of the kind 'msi'." in client.check_for_update().message
+    install("folder")
+    assert "kind" not in license_service.client(SETTINGS).check_for_update(force=True).message
+
+
 @pytest.mark.parametrize("kind", ["", "exe", "MSI", "pip", "unknown"])
 def test_a_kind_that_nothing_is_published_as_is_refused(kind):
     """With those that there are."""

@@ -100,7 +100,7 @@ def _evaluate_answer(
     session: Session, answer: Listing | LicclientError, installed: str, *, force: bool
 ) -> UpdateCheck:
     if isinstance(answer, LicenseRefusedError):
-        return _refusal_result(answer, session.settings)
+        return _refusal_result(answer, session)
     if isinstance(answer, LicclientError):
         return _error_result(answer)
     if answer.download_url is None:
@@ -168,7 +168,7 @@ def _evaluate_record(
     if not last.answered:
         return _error_result(ServiceUnavailableError(_NEVER_ANSWERED))
     if last.refusal is not None:
-        refused = _refusal_result(LicenseRefusedError(*last.refusal), session.settings)
+        refused = _refusal_result(LicenseRefusedError(*last.refusal), session)
         return replace(refused, message=f"The last update check was refused: {refused.message}")
     if last.is_support_over:
         return _uncovered_result(_SUPPORT_OVER, last.latest_version, installed)
@@ -301,10 +301,13 @@ def _error_result(error: LicclientError) -> UpdateCheck:
     return UpdateCheck(None, error.message, error)
 
 
-def _refusal_result(error: LicenseRefusedError, settings: "Settings") -> UpdateCheck:
-    """Return a refusal; of a product that is unknown or another's with the slug, which may be mistyped."""
-    is_slug_refused = error.reason in (Reason.UNKNOWN_PRODUCT, Reason.OTHER_PRODUCT)
-    hint = f" The slug of this app is {settings.slug!r}." if is_slug_refused else ""
+def _refusal_result(error: LicenseRefusedError, session: Session) -> UpdateCheck:
+    """Return a refusal; with the slug or the kind of file, if the reason may be a mistake in these."""
+    hint = ""
+    if error.reason in (Reason.UNKNOWN_PRODUCT, Reason.OTHER_PRODUCT):
+        hint = f" The slug of this app is {session.settings.slug!r}."
+    elif error.reason is Reason.NO_VERSION and session.kind is not None:
+        hint = f" This app needs a file of the kind {session.kind.value!r}."
     return UpdateCheck(None, f"{error.message}{hint}", error)
 
 
