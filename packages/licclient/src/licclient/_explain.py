@@ -19,14 +19,24 @@ if TYPE_CHECKING:
     from licclient._core.update_model import UpdateCheck
     from licclient.errors import LicclientError
     from licclient.install._plan import InstallationReceipt, UpdatePlan
+
+    Explainable = (
+        LicclientError
+        | OSError
+        | Reason
+        | LicenseStatus
+        | UpdateCheck
+        | ComputerList
+        | UpdatePlan
+        | InstallationReceipt
+    )
 else:
     _sentences = lazy("licclient._sentences")
     texts = lazy("licclient._core.texts")
 
 
 def explain(
-    what: "LicclientError | OSError | Reason | LicenseStatus | UpdateCheck | ComputerList | UpdatePlan"
-    " | InstallationReceipt",
+    what: "Explainable",
     language: str | None = None,
 ) -> str:
     """Return a sentence in a person's language: what an error, a reason or a status means, and what to do.
