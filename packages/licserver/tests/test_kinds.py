@@ -245,6 +245,10 @@ async def test_the_console_publishes_and_shows_each_kind(world, alice):
     assert alice.text.count('<span class="state good">latest</span>') == len(FileKind)
     for name in filter(None, NAMES.values()):
         assert f", {name}, " in alice.text
+    sent = {"csrf": alice.csrf, "version": "1.2", "changelog": "", "platform": "macos-arm64"}
+    await alice.upload(path, sent, content=file_of("nsis"))
+    assert "The version is published. The kind is for another system" in alice.notice
+    await alice.get("/console/products/app")
     sent = {"csrf": alice.csrf, "version": "1.1", "changelog": "", "kind": "msi"}
     await alice.upload(path, sent, content=file_of("nsis"))
     assert (alice.status, "not an MSI" in alice.alert) == (422, True)
@@ -271,7 +275,7 @@ async def test_the_admin_api_publishes_and_finds_each_kind(api):
     )
     assert release["kind"] == "folder"
     sent = form(version="1.1", platform="macos-arm64", file=("app.bin", file_of("nsis")))
-    assert "It is for windows" in (await api("POST", path, **sent))[1]["warning"]
+    assert "another system" in (await api("POST", path, **sent))[1]["warning"]
     listed, cursor = [], {}
     while cursor is not None:
         _, page_ = await api("GET", path, params={"limit": "1", **cursor})

@@ -31,8 +31,8 @@ def inspect(tmp_path):
 def test_each_kind_is_guessed(inspect, kind):
     """It is what its content says, and nothing is wrong with a file of its own platform."""
     assert [*KINDS] == [*FileKind]
-    assert inspect(file_of(kind), platform=PLATFORMS[kind]) == (kind, True, None)
-    assert inspect(file_of(kind), kind, PLATFORMS[kind]) == (kind, False, None)
+    assert inspect(file_of(kind), platform=PLATFORMS[kind]) == (kind, True, ())
+    assert inspect(file_of(kind), kind, PLATFORMS[kind]) == (kind, False, ())
 
 
 OTHERS = {
@@ -60,7 +60,7 @@ OTHERS = {
 @pytest.mark.parametrize("content", OTHERS.values(), ids=OTHERS.keys())
 def test_every_other_file_is_a_folder(inspect, content):
     """As before there were kinds; a file that is certainly no set-up is refused as one."""
-    assert inspect(content) == ("folder", True, None)
+    assert inspect(content) == ("folder", True, ())
     assert inspect(content, "folder")[:2] == ("folder", False)
     for kind in set(KINDS) - {"folder", "nsis", "inno"}:
         with pytest.raises(InvalidInputError, match=r"the file is .*, not an?"):
@@ -94,14 +94,14 @@ def test_a_file_that_is_none_is_refused(tmp_path):
 
 
 WARNINGS = {
-    "an NSIS set-up without a signature": (release_files.nsis(signed=False), "", WINDOWS, "no signature"),
-    "an Inno set-up without a signature": (release_files.inno(signed=False), "", WINDOWS, "no signature"),
-    "an MSI without a signature": (release_files.msi(signed=False), "", WINDOWS, "no signature"),
-    "a program said to be a set-up": (program(signed=True), "inno", WINDOWS, "no marks of Inno Setup"),
-    "a program for a platform": (program(), "", WINDOWS, "name its kind"),
-    "a set-up for macOS": (release_files.nsis(), "", "macos-arm64", "It is for windows"),
-    "an AppImage for Windows": (release_files.appimage(), "", WINDOWS, "It is for linux"),
-    "a zip for Windows without a program": (zip_of("app/app.py"), "", WINDOWS, "no .exe in the zip"),
+    "an NSIS set-up without a signature": (release_files.nsis(signed=False), "", WINDOWS, "not signed"),
+    "an Inno set-up without a signature": (release_files.inno(signed=False), "", WINDOWS, "not signed"),
+    "an MSI without a signature": (release_files.msi(signed=False), "", WINDOWS, "not signed"),
+    "a program said to be a set-up": (program(signed=True), "inno", WINDOWS, "no marks"),
+    "a program for a platform": (program(), "", WINDOWS, "give its kind"),
+    "a set-up for macOS": (release_files.nsis(), "", "macos-arm64", "another system"),
+    "an AppImage for Windows": (release_files.appimage(), "", WINDOWS, "another system"),
+    "a zip for Windows without a program": (zip_of("app/app.py"), "", WINDOWS, "no .exe"),
     "a zip for Linux that lost its modes": (zip_of("app/app"), "", "linux-x86_64", "can be run"),
     "a zip for macOS that lost its modes": (zip_of("app/app"), "", "macos-arm64", "can be run"),
 }
@@ -164,8 +164,8 @@ def test_a_real_nsis_set_up(tmp_path, target):
     (tmp_path / "app.nsi").write_text(NSIS.format(file="setup.exe", target=target))
     run("makensis", "-V1", "app.nsi", folder=tmp_path)
     unsigned = inspect_file(tmp_path / "setup.exe", platform=WINDOWS)
-    assert (unsigned.kind, "no signature" in (unsigned.warning or "")) == ("nsis", True)
-    assert inspect_file(sign(tmp_path, "setup.exe"), platform=WINDOWS) == ("nsis", True, None)
+    assert (unsigned.kind, "not signed" in (unsigned.warning or "")) == ("nsis", True)
+    assert inspect_file(sign(tmp_path, "setup.exe"), platform=WINDOWS) == ("nsis", True, ())
 
 
 @pytest.mark.system_tools
@@ -175,5 +175,5 @@ def test_a_real_msi(tmp_path):
     (tmp_path / "app.wxs").write_text(WIX)
     run("wixl", "-o", "app.msi", "app.wxs", folder=tmp_path)
     unsigned = inspect_file(tmp_path / "app.msi", platform=WINDOWS)
-    assert (unsigned.kind, "no signature" in (unsigned.warning or "")) == ("msi", True)
-    assert inspect_file(sign(tmp_path, "app.msi"), platform=WINDOWS) == ("msi", True, None)
+    assert (unsigned.kind, "not signed" in (unsigned.warning or "")) == ("msi", True)
+    assert inspect_file(sign(tmp_path, "app.msi"), platform=WINDOWS) == ("msi", True, ())

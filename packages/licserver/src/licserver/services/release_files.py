@@ -1,5 +1,6 @@
 """The kind of a file that is published, by its content, and what is wrong with it (D-370)."""
 
+import enum
 import mmap
 import struct
 import zipfile
@@ -44,12 +45,39 @@ _MAX_SECTIONS: Final = 96  # as Windows has it
 _EXECUTABLE: Final = 0o111 << 16  # of a zip entry's mode
 
 
+class Flaw(enum.StrEnum):
+    """What customers stumble over, or what looks like a mistake, in a file that can be published."""
+
+    UNSIGNED = "unsigned"
+    UNMARKED = "unmarked"
+    PROGRAM = "program"
+    OTHER_SYSTEM = "other-system"
+    NO_EXE = "no-exe"
+    NO_PROGRAM = "no-program"
+
+
+FLAWS: Final = {
+    Flaw.UNSIGNED: "The file is not signed, so Windows warns people of it: use signtool or osslsigncode.",
+    Flaw.UNMARKED: "The file has no marks of such a set-up: check that it is one.",
+    Flaw.PROGRAM: "The file is a Windows program: if it is a set-up, give its kind, so that apps can run it.",
+    Flaw.OTHER_SYSTEM: "The kind is for another system than the platform: apps on that are offered it.",
+    Flaw.NO_EXE: "The zip has no .exe: check that it is the one to publish.",
+    Flaw.NO_PROGRAM: "The zip has no file that can be run: zip it on Linux or macOS, to keep the modes.",
+}
+"""Flaw → the sentence about it."""
+
+
 class InspectedFile(NamedTuple):
-    """The kind of a file, and a sentence about what customers will stumble over, if there is any."""
+    """The kind of a file, and its flaws."""
 
     kind: FileKind
     is_guessed: bool = False
-    warning: str | None = None
+    flaws: tuple[Flaw, ...] = ()
+
+    @property
+    def warning(self) -> str | None:
+        """The sentences about the flaws; None without any."""
+        return " ".join(FLAWS[flaw] for flaw in self.flaws) or None
 
 
 def name_kind(kind: FileKind) -> str:
@@ -73,8 +101,8 @@ def inspect_file(file: Path, kind: str = "", platform: str = "") -> InspectedFil
                 f"the file is {content.description}, not {_ARTICLES[chosen]}; choose another file, or "
                 "leave the kind out"
             )
-        warnings = [warning for check in _CHECKS if (warning := check(chosen, content, platform))]
-    return InspectedFile(chosen, not kind, " ".join(warnings) or None)
+    flaws = tuple(flaw for check in _CHECKS if (flaw := check(chosen, content, platform)) is not None)
+    return InspectedFile(chosen, not kind, flaws)
 
 
 _ARTICLES: Final = {
@@ -167,48 +195,39 @@ def _read_zip(source: BinaryIO) -> _Content:
     return _Content("a zip", entries=entries)
 
 
-# --- what customers would stumble over ----------------------------------------------------------
+# --- flaws --------------------------------------------------------------------------------------
 
 
-def _check_signature(kind: FileKind, content: _Content, _platform: str) -> str | None:
-    if kind not in (*_SET_UPS, FileKind.MSI) or content.is_signed:
-        return None
-    return "It has no signature: Windows warns people about it. Sign it with signtool or osslsigncode."
+def _check_signature(kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    needs_it = kind in (*_SET_UPS, FileKind.MSI)
+    return Flaw.UNSIGNED if needs_it and not content.is_signed else None
 
 
-def _check_marks(kind: FileKind, content: _Content, platform: str) -> str | None:
+def _check_marks(kind: FileKind, content: _Content, platform: str) -> Flaw | None:
     if kind in _SET_UPS and content.kind is None:
-        return f"It has no marks of {_ARTICLES[kind].removeprefix('a set-up by ')}: check that it is one."
-    if kind is FileKind.FOLDER and content.is_program and platform:
-        return (
-            "It is a Windows program by itself: if it is a set-up, name its kind with nsis or inno, so that "
-            "apps can run it."
-        )
-    return None
+        return Flaw.UNMARKED
+    is_program = kind is FileKind.FOLDER and content.is_program
+    return Flaw.PROGRAM if is_program and platform else None
 
 
-def _check_system(kind: FileKind, _content: _Content, platform: str) -> str | None:
+def _check_system(kind: FileKind, _content: _Content, platform: str) -> Flaw | None:
     system = platform.partition("-")[0]
-    needed = _SYSTEMS.get(kind, system)
-    if system == needed or system not in _SYSTEMS.values():
-        return None
-    return f"It is for {needed}, and apps on {platform} are offered it: check the platform."
+    is_other = system in _SYSTEMS.values() and _SYSTEMS.get(kind, system) != system
+    return Flaw.OTHER_SYSTEM if is_other else None
 
 
-def _check_program(_kind: FileKind, content: _Content, platform: str) -> str | None:
+def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | None:
     """Look for a program in a zip that is for a platform; a plugin's zip has none."""
     system, files = platform.partition("-")[0], [entry for entry in content.entries if not entry.is_dir()]
     if not files or system not in _SYSTEMS.values():
         return None
     if system == "windows":
-        has_program = any(entry.filename.lower().endswith(".exe") for entry in files)
-        return None if has_program else "There is no .exe in the zip: check that it is the one to publish."
-    if any(entry.external_attr & _EXECUTABLE for entry in files):
-        return None
-    return "No file in the zip can be run: zip it on Linux or macOS, where its files keep their modes."
+        has_exe = any(entry.filename.lower().endswith(".exe") for entry in files)
+        return None if has_exe else Flaw.NO_EXE
+    return None if any(entry.external_attr & _EXECUTABLE for entry in files) else Flaw.NO_PROGRAM
 
 
-_CHECKS: Final[tuple[Callable[[FileKind, _Content, str], str | None], ...]] = (
+_CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_signature,
     _check_marks,
     _check_system,

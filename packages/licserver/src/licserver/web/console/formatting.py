@@ -11,6 +11,7 @@ from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.limits import MAX_CONSOLE_BODY_FIELDS
 from licserver.protocol.public_api import decode_escapes
+from licserver.services.release_files import FLAWS
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ DONE: Final[Mapping[str, str]] = {
     "plan-removed": "The plan is removed.",
     "rules": "The product is changed, effective immediately for all its licenses.",
     "published": "The version is published.",
+    **{f"published-{flaw}": f"The version is published. {text}" for flaw, text in FLAWS.items()},
     "promoted": "The channel of the version is changed.",
     "wordpress": "What WordPress shows is changed, effective with the next update check.",
     "security": "The security notice is changed, effective with the next update check.",

@@ -229,7 +229,9 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
         )
 
     def add_staged(tx: Services, staged: StagedRelease) -> Redirect:
-        return Redirect(f"/console/products/{slug}/releases/{tx.releases.add(staged).version}", "published")
+        version, flaws = tx.releases.add(staged).version, staged.inspected.flaws
+        done = f"published-{flaws[0]}" if flaws else "published"
+        return Redirect(f"/console/products/{slug}/releases/{version}", done)
 
     return do_once(context, add_staged, stage, [upload.file_name, upload.sha256.hex()])
 
