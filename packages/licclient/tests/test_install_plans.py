@@ -5,12 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from stage.rules import settings
 
 from licclient import explain
 from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
 from licclient._updates.attempts import (
     InstallAttempt,
+    attempt_name,
     is_held_back,
     is_same_version,
     read_attempt,
@@ -252,3 +254,10 @@ def test_an_attempt_is_read_as_it_was_written():
 def test_what_was_tried_today_is_not_offered_by_itself(attempt, version, hours, is_held):
     """So that an app that installs without asking cannot loop."""
     assert is_held_back(attempt, version, NOON + timedelta(hours=hours)) is is_held
+
+
+def test_attempts_of_two_apps_have_two_records():
+    """By the service and the slug."""
+    services = [settings(f"https://{host}.example") for host in ("a", "b")]
+    names = {attempt_name(service, slug) for service in services for slug in ("notes", "photos")}
+    assert len(names) == 4

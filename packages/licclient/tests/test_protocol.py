@@ -190,6 +190,12 @@ def test_an_update_check_names_the_platform_if_there_is_one():
     assert [call.url.partition("&domain=d")[2] for call in calls] == ["", "&platform=linux-arm64"]
 
 
+def test_an_update_check_names_the_kind_of_file_if_there_is_one():
+    """Without one nothing is said, and older servers see no difference."""
+    calls = [update_call(SETTINGS, KEY, "notes", "1.0", "d", None, kind=kind) for kind in (None, "msi")]
+    assert [call.url.partition("&domain=d")[2] for call in calls] == ["", "&kind=msi"]
+
+
 def test_an_update_check_names_channels_and_who_asked():
     """If there are any, and if a person did (D-227, D-230)."""
     sent = settings(updates=Updates(channels=["beta", "nightly"]))

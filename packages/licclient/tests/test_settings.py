@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from stage.releases import ALICE, Signer
 
 from licclient import AsyncLicenseClient, ClientSettings, LicenseClient, Trust, Updates
+from licclient._core.kinds import InstallationKind
 from licclient._core.settings import GROUPS, _is_plain_server, _parse_server, read_server, read_settings
 from licclient.testing import MemoryStorage
 
@@ -103,6 +104,8 @@ BAD = [
     ({"product": " "}, ValueError, "product"),
     ({"platform": "Windows 11"}, ValueError, "platform must be"),
     ({"platform": 64}, TypeError, "platform must be a string"),
+    ({"kind": "exe"}, ValueError, "kind must be one of app, appimage, folder, inno, msi, nsis"),
+    ({"kind": 64}, TypeError, "kind must be a string"),
     ({"buy": "example.com/buy"}, ValueError, "buy must be an address"),
     ({"slug": 5}, TypeError, "slug"),
     *(
@@ -250,6 +253,13 @@ def test_what_is_passed_beside_settings_replaces_its_own(tmp_path):
     assert client.settings == replace(given, label=None, timeout=10.0)
     assert client.state_folder == tmp_path
     assert LicenseClient(client.settings).settings == client.settings
+
+
+def test_a_kind_of_file_is_one_of_those_that_are_published():
+    """As a text or as the enum's member."""
+    for kind in ("msi", InstallationKind.MSI):
+        given = ClientSettings("https://x.example", updates=Updates(kind=kind))
+        assert read_settings(given).kind is InstallationKind.MSI
 
 
 def test_a_key_named_twice_is_one():
