@@ -1,16 +1,21 @@
 """The real client against the real server: updates and downloads."""
 
+import json
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from harness.flavours import both_flavours, opened
-from harness.release_files import file_of
+from harness.release_files import KINDS, file_of
 from harness.shop import PRODUCT, SIZE, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
 from licclient import Updates
+from licclient._core.kinds import PUBLISHED_KINDS
+from licclient.testing import _endpoints
+from licserver.domain.records import FileKind
 
 
 @both_flavours
@@ -74,6 +79,19 @@ def test_each_platform_gets_its_file(shop: World, open_client: Open, tmp_path: P
         done = client.download(update, tmp_path / platform)
         file = f"2.0 {platform}" if platform != "haiku-riscv64" else "2.0"
         assert (done.version, done.path.read_bytes()) == ("2.0", shop.files[file])
+
+
+def test_client_and_server_have_the_same_kinds() -> None:
+    """The service for tests has them in the server's order."""
+    assert {*FileKind} == {*PUBLISHED_KINDS} == {*KINDS}
+    assert [*FileKind] == [*_endpoints._KINDS]
+    document = json.loads(files("licserver.protocol").joinpath("openapi.json").read_text("utf-8"))
+    offer = next(
+        schema["properties"]["kind"]
+        for schema in document["components"]["schemas"].values()
+        if "kind" in schema.get("properties", {})
+    )
+    assert offer["enum"] == [*FileKind]
 
 
 def test_each_kind_gets_its_file(shop: World, open_client: Open, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from harness.fetching import verify
+from harness.release_files import file_of
+from licserver.errors import InvalidInputError
 from licserver.testing import serve_licenses
 
 
@@ -15,6 +17,10 @@ def test_another_projects_story(license_server):
     """A key is issued, works, runs out when time passes, and a release is published: all on a real port."""
     license_server.add_product("my-app", "My App")
     license_server.publish("my-app", "1.0", b"x" * 1000)
+    installer = license_server.publish("my-app", "1.1", file_of("msi"), platform="windows-x86_64", kind="msi")
+    assert (installer.kind, installer.platform) == ("msi", "windows-x86_64")
+    with pytest.raises(InvalidInputError, match="not an MSI"):
+        license_server.publish("my-app", "1.2", b"no installer", kind="msi")
     tomorrow = license_server.clock().date() + timedelta(days=1)
     key = license_server.issue("my-app", slots=1, expires_on=tomorrow)
     assert verify(license_server.url, key)[1]["product"] == "My App"

@@ -84,7 +84,10 @@ class LicenseServer:
         channel: str = "",
         kind: str = "",
     ) -> Release:
-        """Publish a file ``slug-version.zip`` of these bytes, for a platform or for all, of a kind."""
+        """Publish a file ``slug-version.zip`` of these bytes, for a platform or for all.
+
+        `kind` is guessed from the bytes if it is empty, and must fit them otherwise.
+        """
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{slug}-{version}.zip"
             file.write_bytes(content)
