@@ -20,7 +20,13 @@ from licclient._updates.attempts import (
 )
 from licclient.errors import InstallationError
 from licclient.install._plan import SETUPS, InstallationReceipt, make_plan
-from licclient.install._setup_commands import file_name, is_setup, read_outcome, setup_command
+from licclient.install._setup_commands import (
+    escape_for_script,
+    file_name,
+    is_setup,
+    read_outcome,
+    setup_command,
+)
 from licclient.install._texts import TEXTS
 
 NSIS, INNO, MSI = InstallationKind.NSIS, InstallationKind.INNO, InstallationKind.MSI
@@ -91,10 +97,14 @@ def test_nothing_is_replaced_on_an_unsure_sign(kind):
 
 
 def test_a_framework_within_the_app():
-    """It takes over; WinSparkle on Windows, Sparkle on macOS, Velopack on each."""
-    assert plan_of(InstallationKind.WINSPARKLE, "win32").has_to_quit
-    assert plan_of(InstallationKind.SPARKLE, "darwin").has_to_quit
-    assert plan_of(InstallationKind.VELOPACK, "linux").has_to_quit
+    """It has its own window and its own way to restart: two updaters of one app undo each other."""
+    for kind, system, name in (
+        (InstallationKind.WINSPARKLE, "win32", "WinSparkle"),
+        (InstallationKind.SPARKLE, "darwin", "Sparkle"),
+        (InstallationKind.VELOPACK, "linux", "Velopack"),
+    ):
+        plan = plan_of(kind, system)
+        assert (plan.obstacle, plan.updater) == (InstallObstacle.OTHER_UPDATER, name)
     assert plan_of(InstallationKind.SPARKLE, "linux").obstacle is InstallObstacle.NOT_REPLACEABLE
 
 
@@ -125,6 +135,12 @@ def test_only_set_ups_have_a_command():
     """A mistake of ours."""
     with pytest.raises(ValueError, match="folder is none of"):
         setup_command(InstallationKind.FOLDER, "C:\\a", "C:\\b", WINDOWS, is_administrator_asked=False)
+
+
+def test_a_script_reads_no_name_of_a_folder_as_a_command():
+    """Within quotes nothing is one; without them, as NSIS wants its folder, each sign is escaped."""
+    line = r'"C:\Jo & Co\update-1.exe" /S /D=C:\Jo & Co (x)^ 100% done!'
+    assert escape_for_script(line) == r'"C:\Jo & Co\update-1.exe" /S /D=C:\Jo ^& Co ^(x^)^^ 100% done!'
 
 
 def test_a_set_up_is_known_by_its_first_bytes():

@@ -17,10 +17,12 @@ SETUPS: Final = frozenset({InstallationKind.NSIS, InstallationKind.INNO, Install
 _REPLACED: Final = frozenset({InstallationKind.APPIMAGE, InstallationKind.APP})
 """Kinds that are replaced while they run, and only where the user may write."""
 
-_HANDED_OVER: Final = frozenset(
-    {InstallationKind.SPARKLE, InstallationKind.WINSPARKLE, InstallationKind.VELOPACK}
-)
-"""Kinds that a framework within the app updates, from a feed of the service."""
+_FRAMEWORKS: Final = {
+    InstallationKind.SPARKLE: "Sparkle",
+    InstallationKind.WINSPARKLE: "WinSparkle",
+    InstallationKind.VELOPACK: "Velopack",
+}
+"""Kinds that a framework within the app updates, from a feed of the service (D-356)."""
 
 _SYSTEMS: Final = {
     InstallationKind.APPIMAGE: "linux",
@@ -91,8 +93,8 @@ def make_plan(
         return UpdatePlan(kind, InstallObstacle.NOT_REPLACEABLE)
     if kind in SETUPS:
         return UpdatePlan(kind, has_to_quit=True, is_administrator_asked=not is_writable)
-    if kind in _HANDED_OVER:
-        return UpdatePlan(kind, has_to_quit=True)
+    if kind in _FRAMEWORKS:
+        return UpdatePlan(kind, InstallObstacle.OTHER_UPDATER, _FRAMEWORKS[kind])
     if kind not in _REPLACED and not has_versions:
         return UpdatePlan(kind, InstallObstacle.NOT_REPLACEABLE)
     return UpdatePlan(kind, None if is_writable else InstallObstacle.NOT_WRITABLE)

@@ -4,6 +4,7 @@ The vendors document them: NSIS (`/S`, `/D=` last and without quotes, chapter 3.
 Line Parameters", "Setup Exit Codes"), Windows Installer (`msiexec`, "Error Codes").
 """
 
+import re
 from typing import Final
 
 from licclient._core.kinds import InstallationKind
@@ -91,6 +92,14 @@ def setup_command(
             return f'"{windows}\\System32\\msiexec.exe" /i "{path}" {shown} /norestart'
         case _:
             raise ValueError(f"{kind} is none of {', '.join(sorted(SETUPS))}")
+
+
+def escape_for_script(command: str) -> str:
+    """Return a command line as a script of `cmd` takes it from a variable: escaped outside of quotes."""
+    parts = command.split('"')
+    outside = [re.sub(r"([&|<>^()@])", r"^\1", part) for part in parts[::2]]
+    parts[::2] = outside
+    return '"'.join(parts)
 
 
 def read_outcome(

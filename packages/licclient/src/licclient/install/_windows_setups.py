@@ -17,7 +17,7 @@ from licclient._core.environment import clean_environment
 from licclient._core.model import InstallObstacle
 from licclient._core.storage import NEW_FILE, open_plain, read_with_retries, sync_file
 from licclient.errors import InstallationError, UntrustedResponseError
-from licclient.install._setup_commands import file_name, is_setup, setup_command
+from licclient.install._setup_commands import escape_for_script, file_name, is_setup, setup_command
 
 if TYPE_CHECKING:
     from licclient._core.kinds import InstallationKind
@@ -39,36 +39,35 @@ _BLOCK: Final = 1024 * 1024
 # Windows removes no open file, and this process holds one: when it can be removed, the app has ended. The
 # pause after it keeps a set-up from beginning while Windows shuts down, which ends the script within it.
 _LINES: Final = r"""@echo off
-setlocal EnableExtensions EnableDelayedExpansion
-set /a waited=0
+setlocal EnableExtensions DisableDelayedExpansion
+set waited=0
 if "%~1"=="open" goto note
 :quit
-del /q "!LICCLIENT_FOLDER!\running" >nul 2>nul
-if not exist "!LICCLIENT_FOLDER!\running" goto setup
+del /q "%LICCLIENT_FOLDER%\running" >nul 2>nul
+if not exist "%LICCLIENT_FOLDER%\running" goto setup
 set /a waited+=1
 ping -n 2 127.0.0.1 >nul
-if !waited! lss !LICCLIENT_QUIT_SECONDS! goto quit
-echo still-running>"!LICCLIENT_FOLDER!\code.txt"
+if %waited% lss %LICCLIENT_QUIT_SECONDS% goto quit
+>"%LICCLIENT_FOLDER%\code.txt" echo still-running
 exit /b 1
 :setup
 ping -n 3 127.0.0.1 >nul
-!LICCLIENT_COMMAND!
-echo !errorlevel!>"!LICCLIENT_FOLDER!\code.draft"
-if not exist "!LICCLIENT_FOLDER!\code.txt" ren "!LICCLIENT_FOLDER!\code.draft" code.txt
+%LICCLIENT_COMMAND%
+>"%LICCLIENT_FOLDER%\code.draft" echo %errorlevel%
+if not exist "%LICCLIENT_FOLDER%\code.txt" ren "%LICCLIENT_FOLDER%\code.draft" code.txt
 exit /b 0
 :note
 ping -n 2 127.0.0.1 >nul
 set /a waited+=1
-if exist "!LICCLIENT_FOLDER!\code.txt" goto open
-if !waited! lss !LICCLIENT_SETUP_SECONDS! goto note
-echo timed-out>"!LICCLIENT_FOLDER!\code.txt"
-taskkill /f /t /im "!LICCLIENT_SETUP!" >nul 2>nul
-taskkill /f /im "!LICCLIENT_SETUP!" >nul 2>nul
+if exist "%LICCLIENT_FOLDER%\code.txt" goto open
+if %waited% lss %LICCLIENT_SETUP_SECONDS% goto note
+>"%LICCLIENT_FOLDER%\code.txt" echo timed-out
+taskkill /f /t /im "%LICCLIENT_SETUP%" >nul 2>nul
+taskkill /f /im "%LICCLIENT_SETUP%" >nul 2>nul
 :open
 set note=
-set /p note=<"!LICCLIENT_FOLDER!\code.txt"
-if "!note!"=="still-running" exit /b 1
-setlocal DisableDelayedExpansion
+set /p note=<"%LICCLIENT_FOLDER%\code.txt"
+if "%note%"=="still-running" exit /b 1
 start "" /d "%LICCLIENT_START%" "%LICCLIENT_PROGRAM%"
 exit /b 0
 """
@@ -136,7 +135,7 @@ def start(
         kind, str(setup), str(app_folder), windows, is_administrator_asked=is_administrator_asked
     )
     values = {
-        "LICCLIENT_COMMAND": command,
+        "LICCLIENT_COMMAND": escape_for_script(command),
         "LICCLIENT_FOLDER": str(folder),
         "LICCLIENT_PROGRAM": "" if program is None else str(program),
         "LICCLIENT_START": str(app_folder),
