@@ -18,7 +18,15 @@ from licclient._core.storage import is_folder, look_at, make_private, take_lock
 from licclient._updates import download as download_module
 from licclient._updates.attempts import InstallAttempt
 from licclient.errors import InstallationError, StateUnreadableError, UntrustedResponseError
-from licclient.install import Installation, _appimage, _publisher, _receipts, _restart, _windows_setups
+from licclient.install import (
+    Installation,
+    _app_bundle,
+    _appimage,
+    _publisher,
+    _receipts,
+    _restart,
+    _windows_setups,
+)
 from licclient.install._detection import DetectedInstallation, detect
 from licclient.install._plan import SETUPS, InstallationReceipt, InstalledUpdate, UpdatePlan, make_plan
 from licclient.install._versions import POINTER
@@ -111,7 +119,7 @@ def _install_folder(
     installed = Installation(folder).apply(downloaded)
     _note(session, downloaded.version, plan.kind)
     launcher = _find_launcher(folder, installation.program) if restart else None
-    restarts = launcher is not None and _open_again(launcher)
+    restarts = launcher is not None and _open_again(str(launcher))
     return InstalledUpdate(installed.version, plan.kind, has_to_quit=False, is_reopened=restarts)
 
 
@@ -126,8 +134,22 @@ def _install_appimage(
     program = installation.program.resolve()
     _appimage.replace_appimage(downloaded, program)
     _note(session, downloaded.version, plan.kind)
-    restarts = restart and _open_again(program)
+    restarts = restart and _open_again(str(program))
     return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=False, is_reopened=restarts)
+
+
+def _install_bundle(
+    session: "Session",
+    installation: DetectedInstallation,
+    downloaded: "Downloaded",
+    plan: UpdatePlan,
+    *,
+    restart: bool,
+) -> InstalledUpdate:
+    _app_bundle.replace_bundle(downloaded, installation.program)
+    _note(session, downloaded.version, plan.kind)
+    is_reopened = restart and _open_again("/usr/bin/open", "-n", str(installation.program))
+    return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=False, is_reopened=is_reopened)
 
 
 def _install_setup(
@@ -171,6 +193,7 @@ _INSTALLERS: Final[dict[InstallationKind, Callable[..., InstalledUpdate]]] = {
     InstallationKind.FOLDER: _install_folder,
     InstallationKind.UNKNOWN: _install_folder,
     InstallationKind.APPIMAGE: _install_appimage,
+    InstallationKind.APP: _install_bundle,
     **dict.fromkeys(SETUPS, _install_setup),
 }
 
@@ -185,10 +208,10 @@ def _note(session: "Session", version: str, kind: InstallationKind, folder: Path
 # --- the disk -------------------------------------------------------------------------------------
 
 
-def _open_again(program: Path) -> bool:
+def _open_again(*command: str) -> bool:
     """Have the app opened when this process has ended; return whether it will be."""
     with suppress(OSError):  # the update is installed, and a person can open the app
-        _restart.start_after_end([str(program)], _restart.starting_folder(), _restart.own_environment())
+        _restart.start_after_end(command, _restart.starting_folder(), _restart.own_environment())
         return True
     return False
 
