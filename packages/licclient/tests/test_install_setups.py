@@ -8,7 +8,7 @@ import pytest
 from stage.archives import downloaded
 from stage.scripts import digest
 
-from licclient import AsyncLicenseClient, LicenseClient, Trust, explain
+from licclient import AsyncLicenseClient, LicenseClient, Trust, Updates, explain
 from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
 from licclient.errors import InstallationError, UntrustedResponseError
@@ -193,3 +193,27 @@ def test_only_windows_verifies_its_signatures(tmp_path):
     """An app that names a publisher installs nothing where that cannot be known."""
     with pytest.raises(OSError, match="verified by Windows"):
         _publisher.read_publisher(Path(tmp_path))
+
+
+@pytest.mark.parametrize(("is_on", "note", "reports"), [(True, "5", 1), (False, "5", 0), (True, None, 0)])
+async def test_a_set_up_in_vain_is_reported_once_if_the_app_has_asked_for_it(
+    make_client, store, here, key, spawned, tmp_path, clock, is_on, note, reports
+):
+    """As a version that was rolled back; not while it is still under way."""
+    client = make_client(updates=Updates(report_rollbacks=is_on))
+    store.content, store.digest = SETUP, digest(SETUP)
+    await client.install_update((await client.check_for_update(key)).update, key=key, installation=here)
+    [attempt] = (tmp_path / "state" / "updates").glob("attempt-*")
+    if note is not None:
+        (attempt / "code.txt").write_text(note)
+    reply = store.service.script
+
+    def script(request):
+        is_report = request.path.endswith("rolled-back")
+        return store.answer(200, {"counted": True}) if is_report else reply(request)
+
+    store.service.script = script
+    for _ in range(2):
+        await client.check_for_update(key, force=True)
+    assert store.service.count("rolled-back") == reports
+    assert spawned

@@ -21,6 +21,10 @@ PAUSE: Final = timedelta(days=1)
 """How long a version is not offered by itself after an attempt in vain."""
 
 
+CODE: Final = "code.txt"
+"""The file with the exit code of a set-up, in the folder of the attempt."""
+
+
 class InstallAttempt(NamedTuple):
     """An installation that was begun.
 

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.activations import Activation
@@ -26,8 +27,9 @@ from licclient._core.records import Document, Put, read_update_check, record_nam
 from licclient._core.requests import is_safe_link, tidy_key, update_call
 from licclient._core.runners import Flow, Send
 from licclient._core.session import Session, check_name, no_key, of_channels, read_key
+from licclient._core.storage import read_with_retries
 from licclient._core.update_model import Listing, Manifest, Update, UpdateCheck, UpdateCheckRecord
-from licclient._updates.attempts import attempt_name, is_held_back, read_attempt
+from licclient._updates.attempts import CODE, attempt_name, is_held_back, is_same_version, read_attempt
 from licclient._updates.rollbacks import is_settled, report_call
 from licclient._updates.signed_releases import SignedReleases
 from licclient.errors import (
@@ -239,10 +241,10 @@ def _activated_key(session: Session) -> str | NotActivatedError | ServiceUnavail
 
 
 def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
-    """Report each version that was rolled back here once, now or after a later check (D-232)."""
+    """Report each version that was rolled back or not installed here once, now or later (D-232)."""
     settings = session.settings
     name = record_name("reported", settings.server, slug)
-    for version in list_rolled_back():
+    for version in (*list_rolled_back(), *_list_failed(session, slug)):
         if version in _read_reported(session.storage.load(name)):
             continue
         domain, platform = session.domain(), own_platform(settings.platform)
@@ -255,6 +257,16 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
             return {"versions": [*_read_reported(document), reported][-_KEPT_REPORTS:]}
 
         session.storage.change(name, remember)
+
+
+def _list_failed(session: Session, slug: str) -> list[str]:
+    """Return the version whose set-up has ended here and did not bring it, in a list; mostly none."""
+    attempt = read_attempt(session.load_optional(attempt_name(session.settings, slug)))
+    if attempt is None or attempt.folder is None or session.settings.version is None:
+        return []
+    if is_same_version(attempt.version, session.settings.version):
+        return []
+    return [attempt.version] if read_with_retries(Path(attempt.folder, CODE)) is not None else []
 
 
 def _read_reported(document: Document | None) -> list[str]:

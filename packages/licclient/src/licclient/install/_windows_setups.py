@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from licclient._core.environment import clean_environment
 from licclient._core.model import InstallObstacle
 from licclient._core.storage import NEW_FILE, open_plain, read_with_retries, sync_file
+from licclient._updates.attempts import CODE
 from licclient.errors import InstallationError, UntrustedResponseError
 from licclient.install._setup_commands import escape_for_script, file_name, is_setup, setup_command
 
@@ -28,9 +29,6 @@ SETUP_SECONDS: Final = 900
 
 QUIT_SECONDS: Final = 120
 """How long the end of the app is waited for; a person may not want to close it after all."""
-
-CODE: Final = "code.txt"
-"""The file with the set-up's exit code, in its own folder."""
 
 _SCRIPT: Final = r".\update.cmd"
 _HELD: Final = "running"
