@@ -17,6 +17,7 @@ from licclient._core.runners import Flow
 from licclient._core.storage import is_folder, look_at, make_private, take_lock
 from licclient._updates import download as download_module
 from licclient._updates.attempts import InstallAttempt
+from licclient._updates.check import find_offer_key
 from licclient.errors import InstallationError, StateUnreadableError, UntrustedResponseError
 from licclient.install import (
     Installation,
@@ -89,6 +90,7 @@ def install_update(
     restart: bool,
 ) -> Flow[InstalledUpdate]:
     """Download an update and install it; arguments, result and errors are those of the client's method."""
+    find_offer_key(session, typed)  # a wrong key is an error wherever the app is installed
     detected = detect() if installation is None else installation
     plan = _plan(detected)
     plan.require()
