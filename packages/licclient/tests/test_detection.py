@@ -71,8 +71,8 @@ def call(*command: object, **variables: str):
 
 @pytest.fixture(scope="module")
 def environment_of_pip(wheel, tmp_path_factory):
-    """A virtual environment into which pip has installed the app."""
-    folder = tmp_path_factory.mktemp("venv") / "env"
+    """A virtual environment into which pip has installed the app, where pipx would make one."""
+    folder = tmp_path_factory.mktemp("pipx") / "venvs" / "photo-lab-dev"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps", "-q"]
     subprocess.run([*pip, wheel], check=True, capture_output=True)
@@ -115,7 +115,7 @@ def test_variables_of_a_parent_decide_nothing(environment_of_pip, parent):
 def test_pipx_and_uv_by_their_receipts(environment_of_pip):
     """Each leaves a file in the environment; INSTALLER may say something else."""
     for name, kind, command in (
-        ("pipx_metadata.json", "pipx", "pipx upgrade photo-lab"),
+        ("pipx_metadata.json", "pipx", "pipx upgrade photo-lab-dev"),
         ("uv-receipt.toml", "uv", "uv tool upgrade photo-lab"),
     ):
         (environment_of_pip / name).write_text("{}")
@@ -124,6 +124,56 @@ def test_pipx_and_uv_by_their_receipts(environment_of_pip):
         finally:
             (environment_of_pip / name).unlink()
         assert (found["kind"], found["command"]) == (kind, command)
+
+
+@needs_unix
+def test_an_installation_of_pipx_for_all_users(environment_of_pip):
+    """`pipx upgrade` without --global does not know it."""
+    receipt = environment_of_pip / "pipx_metadata.json"
+    receipt.write_text("{}")
+    try:
+        home = str(environment_of_pip.parents[1])
+        found = call(environment_of_pip / "bin" / "photo-lab", PIPX_GLOBAL_HOME=home)
+        assert found["command"] == "sudo pipx upgrade --global photo-lab-dev"
+        found = call(environment_of_pip / "bin" / "photo-lab", PIPX_GLOBAL_HOME="/srv/pipx")  # leaked
+        assert found["command"] == "pipx upgrade photo-lab-dev"
+    finally:
+        receipt.unlink()
+
+
+@needs_unix
+def test_a_script_on_the_python_of_a_sandbox_or_of_a_tool(environment_of_pip, tmp_path):
+    """Nothing has installed the script, and nothing may be replaced: the AppImage is one of Python."""
+    script, image = tmp_path / "main.py", tmp_path / "python3.AppImage"
+    script.write_text(APP)
+    image.write_bytes(b"\x7fELF\x02\x01\x01\x00AI\x02" + b"\x00" * 20)
+    python, root = environment_of_pip / "bin" / "python", str(environment_of_pip)
+    base = str(Path(sys.executable).resolve().parents[1])
+    for folder in (root, base):
+        for variables in (
+            {"APPIMAGE": str(image), "APPDIR": folder},
+            {"SNAP": folder, "SNAP_NAME": "pycharm"},
+        ):
+            found = call(python, script, **variables)
+            assert (found["kind"], found["is_certain"]) == ("unknown", False), variables
+    for receipt in ("conda-meta", "uv-receipt.toml"):
+        (environment_of_pip / receipt).mkdir()
+        try:
+            found = call(python, script)
+        finally:
+            (environment_of_pip / receipt).rmdir()
+        assert (found["kind"], found["is_certain"], found["updater"]) == ("unknown", False, None), receipt
+
+
+@needs_unix
+def test_code_without_a_file_in_an_appimage(environment_of_pip, tmp_path):
+    """Its AppRun calls `python -c`: the Python is all of the program that there is."""
+    image = tmp_path / "Photo Lab.AppImage"
+    image.write_bytes(b"\x7fELF\x02\x01\x01\x00AI\x02" + b"\x00" * 20)
+    base = str(Path(sys.executable).resolve().parents[1])
+    command = [environment_of_pip / "bin" / "python", "-c", "from photo_lab import main; main()"]
+    found = call(*command, APPIMAGE=str(image), APPDIR=base)
+    assert (found["kind"], found["program"]) == ("appimage", str(image))
 
 
 @needs_unix
@@ -205,6 +255,10 @@ def test_uv(wheel, tmp_path):
     )
     found = call(tmp_path / "bin" / "photo-lab")
     assert (found["kind"], found["command"]) == ("uv", "uv tool upgrade photo-lab")
+    once = ["tool", "run", "-q", "--no-config", "--python", sys.executable, "--no-index"]
+    offline = ["--find-links", str(wheel.parent), "--isolated", "--from", str(wheel), "photo-lab"]
+    found = call(find_uv(), *once, *offline, UV_CACHE_DIR=environment["UV_CACHE_DIR"])
+    assert (found["kind"], found["command"]) == ("uv", "uvx photo-lab@latest")
 
 
 @needs_unix
@@ -218,6 +272,42 @@ def test_a_package_of_debian(tmp_path, monkeypatch, line):
     monkeypatch.setattr(_detection, "DPKG_LISTS", lists)
     found = _detection.find_dpkg(Path("/usr/bin/photo-lab"))
     assert found == ("lab" if line == "photo-lab" else None)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0 or not shutil.which("dpkg-deb"),
+    reason="a package of Debian is built and installed into a folder: needs dpkg-deb and root",
+)
+def test_a_package_that_dpkg_has_installed(tmp_path, monkeypatch):
+    """Built and installed here, with lists of its own; another file beside it belongs to nobody."""
+    source, root = tmp_path / "source", tmp_path / "root"
+    (source / "DEBIAN").mkdir(parents=True)
+    control = (
+        "Package: lab\nVersion: 1\nArchitecture: all\nMaintainer: Lab <lab@example.com>\nDescription: Lab\n"
+    )
+    (source / "DEBIAN" / "control").write_text(control)
+    program = source / "opt" / "lab" / "photo-lab"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    admin = root / "var" / "lib" / "dpkg"
+    for name in ("info", "updates", "triggers"):
+        (admin / name).mkdir(parents=True)
+    (admin / "status").touch()
+    package = str(tmp_path / "lab.deb")
+    subprocess.run(["dpkg-deb", "--build", str(source), package], check=True, capture_output=True)
+    folders = [f"--instdir={root}", f"--admindir={admin}", f"--log={tmp_path / 'log'}"]
+    done = subprocess.run(
+        ["dpkg", *folders, "--force-script-chrootless", "--force-not-root", "-i", package],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (root / "opt" / "lab" / "photo-lab").exists()
+    monkeypatch.setattr(_detection, "DPKG_LISTS", admin / "info")
+    assert _detection.find_dpkg(Path("/opt/lab/photo-lab")) == "lab"
+    assert _detection.find_dpkg(Path("/opt/lab/photo")) is None
 
 
 @pytest.mark.skipif(not Path("/var/lib/dpkg/info").exists(), reason="no system of Debian's packages")
@@ -362,6 +452,8 @@ def test_scoop(tmp_path, frozen, monkeypatch):
     for name in ("install.json", "manifest.json"):
         (folder / name).write_text("{}")
     assert (detect().kind, detect().command) == (InstallationKind.SCOOP, "scoop update photo-lab")
+    monkeypatch.setenv("SCOOP_GLOBAL", str(tmp_path / "scoop"))
+    assert detect().command == "scoop update --global photo-lab"
 
 
 @needs_unix

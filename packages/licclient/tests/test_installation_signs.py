@@ -80,7 +80,25 @@ def test_each_sign_beside_each_other():
         (Signs(), Decision(Kind.UNKNOWN, is_certain=False)),
         (Signs(owner=(Kind.RPM, "lab")), Decision(Kind.RPM, "dnf", "sudo dnf upgrade lab")),
         (replace(PIP, tool=Kind.UV), Decision(Kind.UV, "uv", "uv tool upgrade photo-lab")),
-        (replace(PIP, tool=Kind.UV, distribution=None), Decision(Kind.UV, "uv")),
+        (replace(PIP, tool=Kind.UV, distribution=None), Decision(Kind.UNKNOWN, is_certain=False)),
+        (replace(PIP, tool=Kind.CONDA, distribution=None), Decision(Kind.UNKNOWN, is_certain=False)),
+        (
+            replace(PIP, tool=Kind.UV, installer="uv", is_temporary=True),
+            Decision(Kind.UV, "uv", "uvx photo-lab@latest"),
+        ),
+        (
+            replace(PIP, tool=Kind.PIPX, is_temporary=True),
+            Decision(Kind.PIPX, "pipx", "pipx run --no-cache photo-lab"),
+        ),
+        (
+            replace(PIP, tool=Kind.PIPX, environment="photo-lab-dev"),
+            Decision(Kind.PIPX, "pipx", "pipx upgrade photo-lab-dev"),
+        ),
+        (
+            replace(PIP, tool=Kind.PIPX, environment="photo-lab", is_for_all=True),
+            Decision(Kind.PIPX, "pipx", "sudo pipx upgrade --global photo-lab"),
+        ),
+        (Signs(scoop="lab", is_for_all=True), Decision(Kind.SCOOP, "Scoop", "scoop update --global lab")),
         (
             replace(PIP, installer="uv"),
             Decision(Kind.UV, "uv", "uv pip install --python /venv/bin/python -U photo-lab"),

@@ -10,6 +10,7 @@ import shlex
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +47,9 @@ DPKG_LISTS: Final = Path("/var/lib/dpkg/info")
 _RPM_SECONDS: Final = 5.0
 _CASK_ROOMS: Final = ("/opt/homebrew/Caskroom", "/usr/local/Caskroom", "/home/linuxbrew/.linuxbrew/Caskroom")
 _RPM_FOLDERS: Final = ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
+_PIPX_FOR_ALL: Final = "/opt/pipx"
+_PIPX_VENVS: Final = "venvs"
+_UV_CACHE: Final = re.compile(r"archive-v\d+")
 _STORES: Final = ("/nix/store", "/gnu/store")
 _OURS: Final = re.compile(r"licclient(?![\w.-])", re.IGNORECASE)
 _NO_PACKAGE: Final = 15700  # APPMODEL_ERROR_NO_PACKAGE
@@ -82,6 +86,15 @@ class _Place:
     program: Path
     is_frozen: bool = False
     is_single_file: bool = False
+
+    def is_below(self, folder: str) -> bool:
+        """Return whether the program is a part of what lies in a folder.
+
+        A sandbox's Python may run a script of elsewhere, which is not a part of it; without a script
+        (`python -c`), it is all that there is.
+        """
+        program = self.program if self.program.is_file() else _resolve(sys.executable)
+        return _is_in(program, folder)
 
 
 def detect() -> DetectedInstallation:
@@ -186,6 +199,7 @@ def _gather(place: _Place) -> Signs:
         formula=_find_formula(place.program),
         is_in_store=any(_is_in(place.program, store) for store in _STORES),
         scoop=_find_scoop(folder),
+        is_for_all=_is_for_all(place),
         winget=_find_winget(folder) if on_windows else None,
         is_versioned=bool(list_app_folders()),
         setup=_registry.find_setup(folder) if on_windows else None,
@@ -225,7 +239,7 @@ def _find_store(bundle: Path | None) -> str | None:
 
 def _find_flatpak(place: _Place) -> str | None:
     """Return the id of the Flatpak that this program is a part of; others run in its sandbox as well."""
-    if not (_is_in(place.program, "/app") or _is_in(_resolve(sys.prefix) / "x", "/app")):
+    if not place.is_below("/app"):
         return None
     raw = _read(Path("/.flatpak-info"))
     lines = [] if raw is None else raw.decode("utf-8", "replace").splitlines()
@@ -236,7 +250,7 @@ def _find_snap(place: _Place) -> str | None:
     root, name = os.environ.get("SNAP"), os.environ.get("SNAP_NAME")
     if not root or not name or not Path(root).is_absolute():
         return None
-    return name if _is_in(place.program, root) or _is_in(_resolve(sys.prefix) / "x", root) else None
+    return name if place.is_below(root) else None
 
 
 def _find_appimage(place: _Place) -> Path | None:
@@ -244,8 +258,7 @@ def _find_appimage(place: _Place) -> Path | None:
     file, folder = os.environ.get("APPIMAGE"), os.environ.get("APPDIR")
     if not file or not folder or not Path(file).is_absolute() or not Path(folder).is_absolute():
         return None
-    inner = (place.program, _resolve(sys.executable), _resolve(sys.prefix) / "x")
-    if not any(_is_in(path, folder) for path in inner):
+    if not place.is_below(folder):
         return None
     raw = _read(Path(file), _APPIMAGE_HEAD)
     is_appimage = raw is not None and raw[:4] == b"\x7fELF" and raw[8:10] == b"AI"
@@ -295,6 +308,19 @@ def _find_scoop(folder: Path) -> str | None:
         if path.parent.parent.name == "apps" and (path / "install.json").exists():
             return path.parent.name if (path / "manifest.json").exists() else None
     return None
+
+
+def _is_for_all(place: _Place) -> bool:
+    """Return whether Scoop or pipx has installed it for all users, in their folders for that.
+
+    Both can be set elsewhere by a variable, which is compared with the program's own place.
+    """
+    pipx = os.environ.get("PIPX_GLOBAL_HOME") or _PIPX_FOR_ALL
+    scoop = os.environ.get("SCOOP_GLOBAL")
+    if _is_in(_resolve(sys.prefix), pipx) or (scoop and _is_in(place.program, scoop)):
+        return True
+    names = [path.name.lower() for path in place.program.parents]
+    return ("scoop", "programdata") in pairwise(names)
 
 
 def _find_winget(folder: Path) -> str | None:
@@ -369,6 +395,8 @@ def _gather_python() -> dict[str, Any]:
     name = None if about is None else about.metadata["Name"]
     return {
         "tool": _find_tool(prefix),
+        "environment": prefix.name if prefix.parent.name == _PIPX_VENVS else None,
+        "is_temporary": _is_temporary(prefix),
         "distribution": name,
         "installer": None if about is None else (about.read_text("INSTALLER") or "").strip().lower() or None,
         "is_editable": about is not None and _is_editable(about.read_text("direct_url.json")),
@@ -381,9 +409,17 @@ def _gather_python() -> dict[str, Any]:
 def _find_tool(prefix: Path) -> InstallationKind | None:
     if (prefix / "pipx_metadata.json").exists():
         return InstallationKind.PIPX
-    if (prefix / "uv-receipt.toml").exists():
+    if (prefix / "uv-receipt.toml").exists() or _is_temporary(prefix):
         return InstallationKind.UV
     return InstallationKind.CONDA if (prefix / "conda-meta").is_dir() else None
+
+
+def _is_temporary(prefix: Path) -> bool:
+    """Return whether `pipx run` or `uvx` has made an environment, which they keep for some days."""
+    if (prefix / "pipx_metadata.json").exists():
+        return prefix.parent.name != _PIPX_VENVS
+    is_cache = (prefix.parent.parent / "CACHEDIR.TAG").exists()
+    return is_cache and _UV_CACHE.fullmatch(prefix.parent.name) is not None
 
 
 def _find_distribution() -> "metadata.Distribution | None":

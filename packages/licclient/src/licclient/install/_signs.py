@@ -29,6 +29,7 @@ class Signs:
         is_bundle: Whether the program is in a `.app` of macOS.
         cask: Homebrew's name of the bundle, unless its cask says that the app updates itself.
         formula, scoop, winget: Name of the package in whose folder the program lies, of Homebrew and others.
+        is_for_all: Whether Scoop or pipx has installed it for all users.
         is_in_store: Whether it lies in the store of Nix or Guix, which nobody writes to.
         is_versioned: Whether the program runs from a folder of `Installation`.
         setup: The kind of set-up that has recorded this folder.
@@ -36,6 +37,8 @@ class Signs:
         is_frozen: Whether a freezer made the program.
         is_single_file: Whether it unpacks itself at each start.
         tool: pipx, uv or conda, if the environment was made by it.
+        environment: pipx's name of its environment, which may have a suffix.
+        is_temporary: Whether the tool has made the environment for one run.
         distribution: Name of the Python package that the program belongs to.
         installer: Who has installed that, in its own words.
         is_editable: Whether that is a developer's checkout.
@@ -57,6 +60,7 @@ class Signs:
     formula: str | None = None
     scoop: str | None = None
     winget: str | None = None
+    is_for_all: bool = False
     is_in_store: bool = False
     is_versioned: bool = False
     setup: Kind | None = None
@@ -64,6 +68,8 @@ class Signs:
     is_frozen: bool = False
     is_single_file: bool = False
     tool: Kind | None = None
+    environment: str | None = None
+    is_temporary: bool = False
     distribution: str | None = None
     installer: str | None = None
     is_editable: bool = False
@@ -194,7 +200,7 @@ def _decide_system(signs: Signs) -> Decision | None:
     if signs.is_in_store:
         return Decision(Kind.UNKNOWN, _MANAGER)
     if signs.scoop is not None:
-        return updated_by(Kind.SCOOP, signs.scoop)
+        return updated_by(Kind.SCOOP, f"--global {signs.scoop}" if signs.is_for_all else signs.scoop)
     if signs.winget is not None:
         return updated_by(Kind.WINGET, signs.winget)
     if signs.is_versioned:
@@ -216,11 +222,11 @@ def _decide_python(signs: Signs) -> Decision:
         return UNKNOWN
     if signs.pyapp is not None:
         return Decision(Kind.UNKNOWN, "PyApp", f"{signs.pyapp} self update")
+    if signs.distribution is None:  # a script that nothing has installed, on whatever Python
+        return UNKNOWN
     by_pip = signs.installer in ("pip", "uv")
     if signs.tool is not None and not (signs.tool is Kind.CONDA and by_pip):
-        return updated_by(signs.tool, signs.distribution)
-    if signs.distribution is None:
-        return UNKNOWN
+        return _decide_tool(signs.tool, signs.distribution, signs)
     if signs.installer == "uv":
         return Decision(
             Kind.UV, UPDATERS[Kind.UV], f"uv pip install --python {signs.python} -U {signs.distribution}"
@@ -232,3 +238,16 @@ def _decide_python(signs: Signs) -> Decision:
     if signs.is_system_python:
         return updated_by(Kind.SYSTEM_PYTHON, None)
     return UNKNOWN
+
+
+def _decide_tool(tool: Kind, distribution: str, signs: Signs) -> Decision:
+    """Decide an app in an environment that a tool has made for it."""
+    if signs.is_temporary:
+        latest = f"uvx {distribution}@latest" if tool is Kind.UV else f"pipx run --no-cache {distribution}"
+        return Decision(tool, UPDATERS[tool], latest)
+    name = distribution
+    if tool is Kind.PIPX:
+        name = signs.environment or distribution
+        if signs.is_for_all:
+            return Decision(tool, UPDATERS[tool], f"sudo pipx upgrade --global {name}")
+    return updated_by(tool, name)
