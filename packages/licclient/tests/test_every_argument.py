@@ -91,6 +91,7 @@ NAMES = {
     "LicenseClock": LicenseClock,
     "Misbehaviour": Misbehaviour,
     "Document": typing.Any,
+    "Explainable": typing.Any,
     "Self": typing.Any,
     "datetime": dt.datetime,
 }

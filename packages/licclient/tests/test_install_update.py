@@ -127,6 +127,19 @@ async def test_an_appimage_is_replaced_with_its_mode(client, update_of, image, k
     assert {path.name for path in image.folder.iterdir()} == {"Photo Lab.AppImage", "photo-lab"}
 
 
+@both
+async def test_the_file_of_a_dialog_is_not_downloaded_again(client, store, update_of, image, key, folder):
+    """It is compared with its digest once more."""
+    update = await update_of(appimage("2.0"))
+    file = await client.download(update, folder, key=key)
+    before = len(store.service.requests)
+    await client.install_update(update, key=key, downloaded=file, installation=image, restart=False)
+    assert image.program.read_bytes() == appimage("2.0")
+    assert len(store.service.requests) == before
+    with pytest.raises(TypeError, match="downloaded must be what download returned"):
+        await client.install_update(update, key=key, downloaded=file.path, installation=image)
+
+
 @pytest.mark.parametrize(
     ("content", "obstacle"),
     [(app("2.0"), "wrong_file"), (appimage("2.0", machine=b"\xb7\x00"), "wrong_file"), (b"", "wrong_file")],

@@ -18,6 +18,7 @@ from licclient._base_client import (
     S_co,
     Y,
     check_download,
+    check_downloaded,
     check_entitled,
     check_entitlement,
     check_installation,
@@ -252,6 +253,7 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         cancel: "Cancel | None" = None,
         *,
         key: str | None = None,
+        downloaded: "Downloaded | None" = None,
         restart: bool = True,
         installation: "DetectedInstallation | None" = None,
     ) -> "InstalledUpdate":
@@ -260,8 +262,15 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         check_download(update, progress, cancel)
         check_flag("restart", restart)
         check_installation(installation)
+        check_downloaded(downloaded)
         flow = _features.installing.install_update(
-            self._session, update, progress, key, installation=installation, restart=restart
+            self._session,
+            update,
+            progress,
+            key,
+            downloaded=downloaded,
+            installation=installation,
+            restart=restart,
         )
         transport = await on_thread(self._transport)  # one for all of it, as in `LicenseClient`
         is_cancelled = None if cancel is None else cancel.is_set

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx
 
     from licclient import _worker as _worker_module
-    from licclient._core import kinds, network, process, records, requests
+    from licclient._core import kinds, network, process, records, requests, update_model
     from licclient._core import settings as settings_module
     from licclient._core import storage as storage_module
     from licclient._core.async_transport import AsyncTransport
@@ -50,6 +50,7 @@ else:
     requests = lazy("licclient._core.requests")
     settings_module = lazy("licclient._core.settings")
     storage_module = lazy("licclient._core.storage")
+    update_model = lazy("licclient._core.update_model")
     check_module = lazy("licclient._updates.check")
     _worker_module = lazy("licclient._worker")
 
@@ -349,6 +350,12 @@ def check_download(update: object, progress: object, cancel: object) -> None:
     check_call("progress", progress)
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise TypeError("cancel must have is_set(), such as threading.Event has")
+
+
+def check_downloaded(downloaded: object) -> None:
+    """Raise `TypeError` unless it is what `download` returned, or None."""
+    if downloaded is not None and not isinstance(downloaded, update_model.Downloaded):
+        raise wrong_type("downloaded", "what download returned", downloaded)
 
 
 def check_installation(installation: object) -> None:

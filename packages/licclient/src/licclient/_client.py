@@ -20,6 +20,7 @@ from licclient._base_client import (
     R,
     S_co,
     check_download,
+    check_downloaded,
     check_entitled,
     check_entitlement,
     check_installation,
@@ -411,6 +412,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         cancel: "Cancel | None" = None,
         *,
         key: str | None = None,
+        downloaded: "Downloaded | None" = None,
         restart: bool = True,
         installation: "DetectedInstallation | None" = None,
     ) -> "InstalledUpdate":
@@ -423,6 +425,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             progress: As of `download`.
             cancel: As of `download`; later than that nothing can be cancelled.
             key: As of `download`.
+            downloaded: The file of this update, from `download` or a dialog; it is not downloaded again then.
             restart: Whether the app opens again when it has ended.
             installation: As of `plan_update`.
 
@@ -440,8 +443,15 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         check_download(update, progress, cancel)
         check_flag("restart", restart)
         check_installation(installation)
+        check_downloaded(downloaded)
         flow = _features.installing.install_update(
-            self._session, update, progress, key, installation=installation, restart=restart
+            self._session,
+            update,
+            progress,
+            key,
+            downloaded=downloaded,
+            installation=installation,
+            restart=restart,
         )
         transport = self._transport()  # as in `download`
         is_cancelled = cancel.is_set if cancel is not None else lambda: False

@@ -86,6 +86,7 @@ def install_update(
     progress: "Progress | None",
     typed: str | None,
     *,
+    downloaded: "Downloaded | None",
     installation: DetectedInstallation | None,
     restart: bool,
 ) -> Flow[InstalledUpdate]:
@@ -94,9 +95,9 @@ def install_update(
     detected = detect() if installation is None else installation
     plan = _plan(detected)
     plan.require()
-    downloaded = yield from download_module.download(
-        session, update, _download_folder(session), progress, typed
-    )
+    if downloaded is None:
+        folder = _download_folder(session)
+        downloaded = yield from download_module.download(session, update, folder, progress, typed)
     if not downloaded.is_verified:
         raise UntrustedResponseError("The file was not verified, because the service sent no digest of it.")
     with _alone(session):
