@@ -55,7 +55,7 @@ The same with ready windows, for Tk (for Qt: `.qt`, and `to_qt()`)::
 
     def offer(update):
         file = offer_update(client, update, "downloads", window)  # None if the person does not want it
-        # `licclient.install.Installation(app_folder).apply(file)` installs it, if your app has no installer
+        # `client.install_update(update, downloaded=file)` installs it, whatever your app was set up by
 
     client.start(on_update=offer, deliver=to_tk(window))  # verifies and checks in the background
     window.mainloop()
