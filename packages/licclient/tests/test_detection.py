@@ -75,7 +75,8 @@ def environment_of_pip(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pipx") / "venvs" / "photo-lab-dev"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps", "-q"]
-    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    found_there = ["--find-links", wheel.parent, "photo-lab"]
+    subprocess.run([*pip, *found_there], check=True, capture_output=True)
     for path in folder.glob("lib/python*/site-packages/pip"):
         shutil.rmtree(path)  # whose certificates look like secrets
     return folder
@@ -205,6 +206,18 @@ def test_an_editable_installation(environment_of_pip):
     assert (found["kind"], found["is_certain"]) == ("unknown", False)
 
 
+@needs_unix
+def test_a_package_that_did_not_come_from_an_index(environment_of_pip):
+    """By its name, an index may have another package, which a stranger has put there."""
+    (about,) = environment_of_pip.glob("lib/python*/site-packages/photo_lab-*.dist-info")
+    (about / "direct_url.json").write_text('{"url": "file:///lab.whl", "archive_info": {}}')
+    try:
+        found = call(environment_of_pip / "bin" / "photo-lab")
+    finally:
+        (about / "direct_url.json").unlink()
+    assert (found["kind"], found["updater"], found["command"]) == ("pip", "pip", None)
+
+
 def find_uv():
     """Return uv, which this workspace is set up with."""
     beside = Path(__file__).parents[3] / ".boot" / "bin" / "uv"
@@ -238,7 +251,7 @@ def test_uv(wheel, tmp_path):
         "--no-index",
         "--find-links",
         str(wheel.parent),
-        str(wheel),
+        "photo-lab",
     )
     found = call(tmp_path / "env" / "bin" / "photo-lab")
     python = tmp_path / "env" / "bin" / "python"
@@ -251,12 +264,12 @@ def test_uv(wheel, tmp_path):
         "--no-index",
         "--find-links",
         str(wheel.parent),
-        str(wheel),
+        "photo-lab",
     )
     found = call(tmp_path / "bin" / "photo-lab")
     assert (found["kind"], found["command"]) == ("uv", "uv tool upgrade photo-lab")
     once = ["tool", "run", "-q", "--no-config", "--python", sys.executable, "--no-index"]
-    offline = ["--find-links", str(wheel.parent), "--isolated", "--from", str(wheel), "photo-lab"]
+    offline = ["--find-links", str(wheel.parent), "--isolated", "photo-lab"]
     found = call(find_uv(), *once, *offline, UV_CACHE_DIR=environment["UV_CACHE_DIR"])
     assert (found["kind"], found["command"]) == ("uv", "uvx photo-lab@latest")
 

@@ -109,6 +109,13 @@ def test_each_sign_beside_each_other():
         ),
         (replace(PIP, tool=Kind.CONDA), decide(PIP)),
         (replace(PIP, is_system_python=True), Decision(Kind.PIP, "pip")),
+        (replace(PIP, is_from_index=False), Decision(Kind.PIP, "pip")),
+        (replace(PIP, installer="uv", is_from_index=False), Decision(Kind.UV, "uv")),
+        (replace(PIP, tool=Kind.UV, is_temporary=True, is_from_index=False), Decision(Kind.UV, "uv")),
+        (
+            replace(PIP, tool=Kind.PIPX, is_from_index=False),  # pipx remembers where from
+            Decision(Kind.PIPX, "pipx", "pipx upgrade photo-lab"),
+        ),
         (
             replace(PIP, installer=None, is_system_python=True),
             Decision(Kind.SYSTEM_PYTHON, "the package manager"),

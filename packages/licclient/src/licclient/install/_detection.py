@@ -400,6 +400,7 @@ def _gather_python() -> dict[str, Any]:
         "distribution": name,
         "installer": None if about is None else (about.read_text("INSTALLER") or "").strip().lower() or None,
         "is_editable": about is not None and _is_editable(about.read_text("direct_url.json")),
+        "is_from_index": about is not None and about.read_text("direct_url.json") is None,
         "is_system_python": not is_virtual and _is_managed(),
         "pyapp": _find_pyapp(),
         "python": _quote(sys.executable),

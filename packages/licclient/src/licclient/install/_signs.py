@@ -42,6 +42,7 @@ class Signs:
         distribution: Name of the Python package that the program belongs to.
         installer: Who has installed that, in its own words.
         is_editable: Whether that is a developer's checkout.
+        is_from_index: Whether it came by its name, and not from a file, an address or a repository (PEP 610).
         is_system_python: Whether the operating system manages this Python (PEP 668).
         pyapp: Name of the program that PyApp made.
         python: The command of this Python.
@@ -73,6 +74,7 @@ class Signs:
     distribution: str | None = None
     installer: str | None = None
     is_editable: bool = False
+    is_from_index: bool = True
     is_system_python: bool = False
     pyapp: str | None = None
     python: str = "python"
@@ -228,13 +230,14 @@ def _decide_python(signs: Signs) -> Decision:
     if signs.tool is not None and not (signs.tool is Kind.CONDA and by_pip):
         return _decide_tool(signs.tool, signs.distribution, signs)
     if signs.installer == "uv":
-        return Decision(
-            Kind.UV, UPDATERS[Kind.UV], f"uv pip install --python {signs.python} -U {signs.distribution}"
-        )
+        install = f"uv pip install --python {signs.python} -U {signs.distribution}"
+        return Decision(Kind.UV, UPDATERS[Kind.UV], install if signs.is_from_index else None)
     if signs.installer == "pip":
-        command = f"{signs.python} -m pip install -U {signs.distribution}"
-        # There pip refuses, unless it is made to overrule the system.
-        return Decision(Kind.PIP, UPDATERS[Kind.PIP], None if signs.is_system_python else command)
+        # From an index, an app that came as a file may be another one of that name. Where the system manages
+        # Python, pip refuses unless it is made to overrule the system.
+        is_known = signs.is_from_index and not signs.is_system_python
+        install = f"{signs.python} -m pip install -U {signs.distribution}"
+        return Decision(Kind.PIP, UPDATERS[Kind.PIP], install if is_known else None)
     if signs.is_system_python:
         return updated_by(Kind.SYSTEM_PYTHON, None)
     return UNKNOWN
@@ -244,7 +247,7 @@ def _decide_tool(tool: Kind, distribution: str, signs: Signs) -> Decision:
     """Decide an app in an environment that a tool has made for it."""
     if signs.is_temporary:
         latest = f"uvx {distribution}@latest" if tool is Kind.UV else f"pipx run --no-cache {distribution}"
-        return Decision(tool, UPDATERS[tool], latest)
+        return Decision(tool, UPDATERS[tool], latest if signs.is_from_index else None)
     name = distribution
     if tool is Kind.PIPX:
         name = signs.environment or distribution
