@@ -1,7 +1,9 @@
 import json
 import os
 import re
+from dataclasses import replace
 from email.utils import format_datetime
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -64,6 +66,18 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     assert lines["label"] == ("", "none is sent")
     assert key not in report
     assert well.requests[-1].query == {}, "a diagnosis asks nothing about the key"
+
+
+async def test_the_command_of_an_update_does_not_name_the_user(client, monkeypatch):
+    """A virtual environment is mostly in the home folder, and the report goes to support."""
+    python = Path.home() / "env" / "bin" / "python"
+    found = _doctor.detection.detect()
+    found = replace(found, updater="pip", command=f"{python} -m pip install -U photo-lab")
+    monkeypatch.setattr(_doctor.detection, "detect", lambda: found)
+    shown = _lines(await client.diagnose())["installed"][1]
+    assert shown.endswith(
+        "; updated by pip: ~/env/bin/python -m pip install -U photo-lab".replace("/", os.sep)
+    )
 
 
 async def test_the_platform_that_is_sent_is_shown(make_client, well):

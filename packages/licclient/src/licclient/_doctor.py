@@ -132,7 +132,7 @@ def _format_installation() -> str:
     kind = installation.kind if installation.is_certain else f"{installation.kind}, as far as can be seen"
     rights = "can be written" if installation.is_writable else "cannot be written"
     updater = "" if installation.updater is None else f"; updated by {installation.updater}"
-    command = "" if installation.command is None else f": {installation.command}"
+    command = "" if installation.command is None else f": {_hide_home(installation.command)}"
     return f"{kind}, in {_shorten(installation.folder)}, which {rights}{updater}{command}"
 
 
@@ -358,6 +358,14 @@ def _shorten(folder: Path) -> str:
         return str(Path("~") / folder.relative_to(Path.home()))
     except (ValueError, RuntimeError):
         return str(folder)
+
+
+def _hide_home(command: str) -> str:
+    """Return a command line without the user's name, as a shell understands it."""
+    try:
+        return command.replace(f"{Path.home()}{os.sep}", f"~{os.sep}")
+    except RuntimeError:
+        return command
 
 
 def _check_file(session: Session) -> Finding:
