@@ -73,3 +73,29 @@ def test_msi(windows: Windows, drive: Path) -> None:
     found = ask(windows, r"C:\Program Files\Photo Lab\photo-lab.exe")
     windows.run("/x", windows.path(setup), "/qn", program=Path("msiexec"))
     assert (found["kind"], found["is_certain"]) == ("msi", True)
+
+
+RECORD = """
+import sys, winreg
+view, place = getattr(winreg, sys.argv[1]), sys.argv[2]
+path = "SOFTWARE\\\\Microsoft\\\\Windows\\\\CurrentVersion\\\\Uninstall\\\\{6B1F3C2A}_is1"
+access = winreg.KEY_ALL_ACCESS | view
+if place:
+    with winreg.CreateKeyEx(winreg.HKEY_LOCAL_MACHINE, path, 0, access) as key:
+        winreg.SetValueEx(key, "InstallLocation", 0, winreg.REG_SZ, place)
+else:
+    winreg.DeleteKeyEx(winreg.HKEY_LOCAL_MACHINE, path, view, 0)
+"""
+
+
+@pytest.mark.parametrize("view", ["KEY_WOW64_64KEY", "KEY_WOW64_32KEY"])
+def test_what_inno_setup_records(windows: Windows, view: str) -> None:
+    """For all users, by set-ups of 32 and 64 bits: the place with a backslash at its end, in any case."""
+    assert windows.run("-c", RECORD, view, "c:\\LAB inno\\").returncode == 0
+    try:
+        found = ask(windows, r"C:\lab inno\photo-lab.exe")
+        other = ask(windows, r"C:\lab inno 2\photo-lab.exe")
+    finally:
+        assert windows.run("-c", RECORD, view, "").returncode == 0
+    assert (found["kind"], found["is_certain"]) == ("inno", True)
+    assert (other["kind"], other["is_certain"]) == ("folder", False)
