@@ -65,6 +65,23 @@ def test_a_shop_without_its_secret_is_reported(make_world, clock, monkeypatch):
     assert (odd.level, odd.message.split()[:2]) == (Level.WARNING, ["OLD_SHOP_SECRET", "holds"])
 
 
+def test_the_api_key_of_a_source(world, clock, monkeypatch):
+    """One that is named and not set; and a shop whose deliveries have no addresses, where keys are mailed."""
+    monkeypatch.setenv("SHOP_SECRET", "pdl_ntfset_x")
+    world.services.sources.add("shop", ShopKind.PADDLE, "SHOP_SECRET")
+    assert "source shop" not in bad(found(world.settings, clock()))
+    mailing = world.settings.model_copy(update={"mail_host": "localhost"})
+    silent = bad(found(mailing, clock()))["source shop"]
+    assert silent.message == (
+        "deliveries of Paddle have no addresses, so without an API key nobody is mailed a key"
+    )
+    world.services.sources.change("shop", key_env="SHOP_KEY")
+    unset = bad(found(mailing, clock()))["source shop"]
+    assert unset.message == "SHOP_KEY is not set here: what its API knows is not looked up"
+    monkeypatch.setenv("SHOP_KEY", "pdl_live_apikey_x")
+    assert "source shop" not in bad(found(mailing, clock()))
+
+
 def test_a_missing_secret_is_described_as_its_shop_has_it(make_world, clock):
     """Gumroad shows none: the vendor makes one of a length that cannot be guessed."""
     world = make_world()

@@ -39,6 +39,7 @@ from licserver.security.secrets_file import SECRETS_FILE, expects_database, read
 from licserver.services.products import describe_short_idle
 from licserver.services.queues import measure_queues
 from licserver.services.release_files import name_kind
+from licserver.services.sales.deliveries import find_key
 from licserver.services.sources import describe_odd_secrets, describe_secret, missing_variables
 from licserver.services.sources import read_secrets as read_source_secrets
 from licserver.settings import Settings
@@ -251,7 +252,7 @@ def _check_database(
         yield from _check_readings(repositories, now)
         yield from check_idle_days(settings, repositories)
         yield from _check_releases(settings, repositories, now)
-        yield from _check_sources(repositories)
+        yield from _check_sources(settings, repositories)
         yield from _check_queues(repositories, settings, now)
         yield from _check_problems(repositories)
     except LicserverError as problem:
@@ -332,8 +333,8 @@ def _check_readings(repositories: Repositories, now: datetime) -> Iterator[Findi
         yield _odd("clock", message, "a running server brings them back within an hour; at once: restart it")
 
 
-def _check_sources(repositories: Repositories) -> Iterator[Finding]:
-    """Check that the secrets of sources are set in the environment of this command."""
+def _check_sources(settings: Settings, repositories: Repositories) -> Iterator[Finding]:
+    """Check that the secrets and API keys of sources are set in the environment of this command."""
     for source in repositories.sales.list_sources():
         about = f"source {source.name}"
         if not read_source_secrets(source):
@@ -345,6 +346,15 @@ def _check_sources(repositories: Repositories) -> Iterator[Finding]:
             yield _odd(about, f"{', '.join(missing)} is not set here", advice)
         elif odd := describe_odd_secrets(source):
             yield _odd(about, odd, f"set it to {describe_secret(source)}")
+        elif find_key(source, settings):
+            yield _ok(about, "its secret and its API key are set")
+        elif source.key_env is not None:
+            message = f"{source.key_env} is not set here: what its API knows is not looked up"
+            yield _odd(about, message, "set it to the shop's API key")
+        elif not ROWS[source.kind].has_addresses and settings.mail_host is not None:
+            name = ROWS[source.kind].name
+            message = f"deliveries of {name} have no addresses, so without an API key nobody is mailed a key"
+            yield _odd(about, message, f"licserver source change {source.name} --key-env VARIABLE")
         else:
             yield _ok(about, "its secret is set")
 

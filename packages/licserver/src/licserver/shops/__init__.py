@@ -37,6 +37,7 @@ class ShopRow(NamedTuple):
         is_own: Whether the vendor's own program delivers; it has no API to query.
         is_ping: Returns whether a body is an unsigned test of the address, which reports nothing.
         is_test_key: Returns whether an API key is of the test mode; None if keys do not show it.
+        has_addresses: Whether deliveries name the customer's address; otherwise only the API does.
         names_by_subscription: Whether earlier versions stored orders under the id of their subscription.
     """
 
@@ -48,6 +49,7 @@ class ShopRow(NamedTuple):
     is_own: bool = False
     is_ping: Callable[[bytes], bool] = lambda _body: False
     is_test_key: Callable[[str], bool] | None = None
+    has_addresses: bool = True
     names_by_subscription: bool = False
 
 
@@ -66,6 +68,7 @@ ROWS: Final[Mapping[ShopKind, ShopRow]] = {
         "begin with pdl_ntfset_",
         test_is_marked=False,
         is_test_key=paddle.is_sandbox,
+        has_addresses=False,
     ),
     ShopKind.LEMONSQUEEZY: ShopRow(
         "Lemon Squeezy",
