@@ -368,6 +368,16 @@ def test_a_renewal_for_an_unknown_time_asks() -> None:
     assert vendor.result.fetches == (Fetch("subscription", "s", "subscription:s"),)
 
 
+def test_a_renewal_that_is_refunded_asks_for_the_end() -> None:
+    """Of a shop whose payments name no period: to extend the licenses would be the wrong advice."""
+    vendor = sell(*SUBSCRIBED, order(subscriptions=("s",)))
+    refunded = order("7", 70, reason=OrderReason.RENEWAL, subscriptions=("s",), state=OrderState.REFUNDED)
+    vendor.take([RENEWAL, refunded])
+    text = "subscription s: a payment does not count any more, and until when the others paid is not "
+    text += "known; change the end of its licenses by hand, or leave it"
+    assert vendor.problems == [SaleProblem("period:s", ProblemKind.PERIOD, text, "subscription:s")]
+
+
 # --- what is not asked ---------------------------------------------------------------------------
 
 

@@ -710,6 +710,11 @@ class _Derivation:
             self._note(Fetch("subscription", subscription.id, about))
         elif course.has_unknown_period and has_licenses:
             text = f"{_name(about)} was paid for a time that is not known; extend its licenses by hand"
+            if len(paid) < sum(order.was_paid(self._rules) for order in subscription.orders):
+                text = (
+                    f"{_name(about)}: a payment does not count any more, and until when the others paid is "
+                    "not known; change the end of its licenses by hand, or leave it"
+                )
             self._ask(f"period:{subscription.id}", ProblemKind.PERIOD, text, about)
             self._note(Fetch("subscription", subscription.id, about))
         is_served = by_hand or any(license_.subscription_id == subscription.id for license_ in self._licenses)
