@@ -28,6 +28,7 @@ if __name__ == "__main__":
 LIBRARIES = os.pathsep.join([str(Path(install.__file__).parents[2]), sysconfig.get_path("purelib")])
 """Where an app's Python finds licclient, which is not installed beside it."""
 
+OF_UNIX = () if os.name == "nt" else ("_find_owner",)
 needs_unix = pytest.mark.skipif(os.name == "nt", reason="scripts and links of Unix")
 
 
@@ -323,6 +324,7 @@ def test_a_package_that_dpkg_has_installed(tmp_path, monkeypatch):
     assert _detection.find_dpkg(Path("/opt/lab/photo")) is None
 
 
+@needs_unix  # wine shows the files of the system below it
 @pytest.mark.skipif(not Path("/var/lib/dpkg/info").exists(), reason="no system of Debian's packages")
 def test_the_packages_of_this_system():
     """Each of these programs, by the system's own lists."""
@@ -519,6 +521,7 @@ def test_an_app_of_the_app_store(bundle):
     assert (detect().kind, detect().updater) == (InstallationKind.STORE, "App Store")
 
 
+@needs_unix
 @pytest.mark.parametrize("updates_itself", [False, True])
 def test_a_cask_of_homebrew(bundle, tmp_path, updates_itself):
     """The cask's folder has a link to it; a cask that says so leaves updates to the app."""
@@ -551,7 +554,7 @@ def test_an_unreadable_sign(frozen, monkeypatch):
     def fail(*_: object):
         raise PermissionError(13, "Permission denied")
 
-    for name in ("_find_appimage", "_find_framework", "_find_scoop", "_find_owner", "_find_snap"):
+    for name in ("_find_appimage", "_find_framework", "_find_scoop", "_find_snap", *OF_UNIX):
         with monkeypatch.context() as patched:
             patched.setattr(_detection, name, fail)
             patched.setattr(
