@@ -53,7 +53,7 @@ _OTHERS = (
 )
 nitpick_ignore_regex = [
     ("py:.*", rf"({_OTHERS})\..*"),
-    ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|ComputerList|P|Path|PathLike"),
+    ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|ComputerList|Explainable|P|Path|PathLike"),
 ]
 linkcheck_ignore = [  # addresses of examples, and of servers on the reader's machine
     r"https?://([\w-]+\.)*example\.(com|net|org)",

@@ -156,14 +156,14 @@ def printable_text(value: Any) -> str:
 
 _SUFFIX: Final = r"(?:a|alpha|b|beta|c|rc|pre|preview|dev|post|rev|r)[0-9.]*"
 _WITHOUT_PLUS: Final = re.compile(
-    rf"([0-9][0-9a-z.]{{0,63}}) (?!{_SUFFIX}$)([0-9a-z][0-9a-z._-]{{0,63}})", re.IGNORECASE
+    rf"([0-9][0-9a-z.]{{0,63}}) (?!{_SUFFIX}$)(?=[a-z._-]*[0-9])([0-9a-z][0-9a-z._-]{{0,63}})", re.IGNORECASE
 )
 
 
 def restore_plus(version: str) -> str:
     """Return a version with the plus sign that a query has made a blank: ``1.0.0 5`` is 1.0.0+5 (D-24).
 
-    Of ``1.0 beta`` the blank stays: as 1.0+beta it would be newer than 1.0.
+    Of ``1.0 beta`` the blank stays: as 1.0+beta it would be newer than 1.0. So does that of ``2024 Spring``.
     """
     match = _WITHOUT_PLUS.fullmatch(version) if " " in version else None
     return f"{match[1]}+{match[2]}" if match else version
