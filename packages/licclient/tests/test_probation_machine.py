@@ -148,10 +148,14 @@ class World:
                 raise DeathError
             return status, False
 
+        def run(path, _):
+            ran(path)
+            return 0
+
         launch = import_module("licclient.install._launch")
         with (
             mock.patch.object(launch, "run_watched", run_watched),
-            mock.patch.object(launch, "run", lambda path, _: ran(path)),
+            mock.patch.object(launch, "run", run),
             mock.patch("os.execve", lambda path, *_: ran(Path(path))),
         ):
             self.installation.start("photo-lab")
