@@ -50,9 +50,8 @@ def split_fields(header: str, separator: str) -> dict[str, list[str]]:
     return fields
 
 
-def is_recent(timestamp: str, now: datetime, tolerance: timedelta, *, both_ways: bool = False) -> bool:
-    """Return whether a timestamp in seconds is at most `tolerance` old; with `both_ways` nor as far ahead."""
+def is_recent(timestamp: str, now: datetime, tolerance: timedelta) -> bool:
+    """Return whether a timestamp in seconds is at most `tolerance` old, and at most so far ahead."""
     if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= _MAX_DIGITS):
         return False
-    age = now.timestamp() - int(timestamp)
-    return age <= tolerance.total_seconds() and (not both_ways or -age <= tolerance.total_seconds())
+    return abs(now.timestamp() - int(timestamp)) <= tolerance.total_seconds()

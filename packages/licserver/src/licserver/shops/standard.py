@@ -157,7 +157,7 @@ def verify_by_keys(
 ) -> bool:
     """Return whether one of the keys has signed the body lately."""
     timestamp, delivery = headers.get("webhook-timestamp", ""), headers.get(DELIVERY_HEADER, "")
-    if not is_recent(timestamp, now, tolerance, both_ways=True):
+    if not is_recent(timestamp, now, tolerance):
         return False
     signed = [part.partition(",") for part in headers.get(HEADER, "").split()[:MAX_SIGNATURES]]
     signatures = [from_base64(value) for version, _, value in signed if version == "v1"]
