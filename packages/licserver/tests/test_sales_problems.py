@@ -324,6 +324,112 @@ def test_an_address_that_cannot_be_used_is_named(world):
     assert (problem.object, problems(world)) == ("order:2", [])
 
 
+NO_ADDRESS = {"order_id": "1", "external_id": "app"}
+
+
+def keys_mailed(world):
+    """The templates of the mails to customers."""
+    return [job.payload["template"] for job in world.services.mail.list_jobs().items]
+
+
+@both_engines
+def test_a_sale_without_an_address_asks_and_a_later_report_has_it(make_world):
+    """The key reached nobody, and nothing said so; the address of a later report is put on the license."""
+    world = make_world(**MAIL)
+    add(world, "standard")
+    process(world, "standard", shops.standard("purchase.completed", **NO_ADDRESS))
+    (event,) = world.services.sources.list_events("standard").items
+    assert (
+        event.reason
+        == "issued 1 license of app; the customer's address is not in the report: nothing is mailed"
+    )
+    (problem,) = problems(world)
+    assert (event.state, problem.kind, problem.object) == ("done", "no address", "order:1")
+    assert problem.message == (
+        "order 1: the shop has reported no address of the customer, so nobody is mailed the key; give its "
+        "license the address and send the key, or leave it"
+    )
+    process(
+        world, "standard", shops.standard("purchase.completed", "2026-06-15T12:00:01Z", **NO_ADDRESS, total=9)
+    )
+    assert [open_.id for open_ in problems(world)] == [problem.id]
+    later = {**NO_ADDRESS, "customer_email": "ann@example.com", "customer_language": "de"}
+    for second in (2, 3):
+        at = f"2026-06-15T12:00:0{second}Z"
+        process(world, "standard", shops.standard("purchase.completed", at, **later, total=second))
+    (license_,) = licenses(world)
+    assert (license_.customer_email, license_.customer_language) == ("ann@example.com", "de")
+    assert (problems(world), keys_mailed(world)) == ([], ["license_key"])
+    reasons = [event.reason for event in world.services.sources.list_events("standard").items]
+    assert reasons[:2] == ["nothing to change", "added the customer's address"]
+
+
+def test_a_sale_without_an_address_is_nothing_where_no_mail_is_sent(world):
+    """Without a mail server nobody is mailed anything; the address is stored all the same."""
+    add(world, "standard")
+    process(world, "standard", shops.standard("purchase.completed", **NO_ADDRESS))
+    assert problems(world) == []
+    later = {**NO_ADDRESS, "customer_email": "ann@example.com"}
+    process(world, "standard", shops.standard("purchase.completed", "2026-06-15T12:00:01Z", **later))
+    assert [license_.customer_email for license_ in licenses(world)] == ["ann@example.com"]
+
+
+def test_an_address_that_a_person_has_removed_stays_away(make_world):
+    """As one that was erased, or left as it is: the shop goes on to report it."""
+    world = make_world(**MAIL)
+    add(world, "standard")
+    process(world, "standard", *map(bought, "123"))
+    process(world, "standard", shops.standard("purchase.completed", **{**NO_ADDRESS, "order_id": "4"}))
+    removed = next(license_ for license_ in licenses(world) if license_.note.startswith("Order 1 "))
+    world.services.licenses.change(removed.id.hex(), customer_email=None)
+    world.services.personal_data.erase("ann@example.com", keep_licenses=True)
+    (problem,) = problems(world)
+    world.services.sources.answer(problem.id, "leave")
+    work(world)
+    mailed = len(keys_mailed(world))
+    for order in "1234":
+        later = {**NO_ADDRESS, "order_id": order, "customer_email": "ann@example.com"}
+        process(world, "standard", shops.standard("purchase.completed", "2026-06-15T12:00:01Z", **later))
+    assert [license_.customer_email for license_ in licenses(world)] == [None] * 4
+    assert (problems(world), len(keys_mailed(world))) == ([], mailed)
+
+
+def test_a_shop_whose_api_has_the_addresses_is_named_with_its_key(make_world):
+    """Paddle without an API key: each sale is asked about, and the sentence says what ends that."""
+    world = make_world(**MAIL)
+    add(world, "paddle")
+    sold = shops.paddle_transaction(customer_id="ctm_1", custom_data=None)
+    process(world, "paddle", shops.paddle("transaction.completed", sold))
+    (problem,) = problems(world)
+    assert problem.message.endswith(
+        "send the key, or leave it; with an API key of the source the shop is asked for the address"
+    )
+
+
+def test_many_licenses_get_an_address_that_arrives_later(make_world):
+    """In parts, each key in one mail."""
+    world = make_world(**MAIL)
+    add(world, "standard")
+    process(world, "standard", shops.standard("purchase.completed", **NO_ADDRESS, quantity=600))
+    assert [problem.kind for problem in problems(world)] == ["no address"]
+    later = {**NO_ADDRESS, "customer_email": "ann@example.com", "quantity": 600}
+    process(world, "standard", shops.standard("purchase.completed", "2026-06-15T12:00:01Z", **later))
+    assert {license_.customer_email for license_ in world.services.licenses.list_all()} == {"ann@example.com"}
+    mailed = [
+        id_ for job in world.services.mail.list_jobs().items for id_ in job.payload.get("license_ids", ())
+    ]
+    assert (len(mailed), len({*mailed}), problems(world)) == (600, 600, [])
+
+
+def test_an_address_that_cannot_be_used_is_asked_about_until_it_is_mended(world):
+    """A further report of the same sale, of which a shop sends several, closed the question."""
+    add(world, "standard")
+    item = {"order_id": "1", "external_id": "app", "customer_email": "foo"}
+    process(world, "standard", shops.standard("purchase.completed", **item))
+    process(world, "standard", shops.standard("purchase.completed", "2026-06-15T12:00:01Z", **item, total=9))
+    assert [problem.kind for problem in problems(world)] == ["address not usable"]
+
+
 async def test_the_console_leads_to_the_license_whose_address_is_to_be_mended(world, alice):
     """The sentence asked for it, and the page had only "Leave it as it is"."""
     add(world, "standard")

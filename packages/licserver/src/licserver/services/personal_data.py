@@ -160,9 +160,13 @@ class PersonalDataService(Service):
     def _rename(self, fact: Fact) -> Fact:
         text = dumped = dump_fact(fact)
         for address in sorted({*find_addresses(text)}) if "@" in text or "%40" in text else ():
-            if self._context.repositories.personal_data.is_erased(self._hash(address)):
+            if self.is_erased(address):
                 text = AddressPattern(address).erase(text, self._name)
         return fact if text == dumped else load_fact(text, getattr(fact, "email", None))
+
+    def is_erased(self, address: str) -> bool:
+        """Return whether the data of an address was erased."""
+        return self._context.repositories.personal_data.is_erased(self._hash(address))
 
     # --- finding
 

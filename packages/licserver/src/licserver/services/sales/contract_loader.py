@@ -45,6 +45,7 @@ class Contract(NamedTuple):
     earlier_revocations: dict[str, str | None]
     problems: Sequence[Problem]
     result: Desired
+    addressed: set[bytes]  # licenses that got the customer's address by this delivery
 
     def find_customer(self) -> tuple[str | None, str | None]:
         """Return address and language of the customer, as other licenses of the contract have them."""
@@ -112,4 +113,4 @@ def load_contract(
     mappings = {mapping.external_id: mapping for mapping in sales.list_mappings(name)}
     result = desired(facts, mappings, rules, issued, answers)
     revocations = {order.order_id: find_earlier_revocation(order, rules) for order in before}
-    return Contract(all_objects, sold, licenses, applied, ends, revocations, problems, result)
+    return Contract(all_objects, sold, licenses, applied, ends, revocations, problems, result, set())

@@ -22,6 +22,7 @@ from licserver.services.license_terms import validate_terms
 from licserver.services.licenses import LicenseService, add_licenses, reinstate_licenses, revoke_licenses
 from licserver.services.mail import MailService
 from licserver.services.manual_changes import is_changed_by_hand
+from licserver.services.personal_data import PersonalDataService
 from licserver.services.products import find_product
 from licserver.services.sales.contract_loader import Contract, LargeContractError, load_contract
 from licserver.services.sales.plans import LargePlan, read_basis
@@ -61,6 +62,16 @@ MOST_LOCKED: Final = 500
 """Licenses of a contract that are loaded within a transaction: 0.1 s; more of them are loaded before it."""
 
 _TERMS_COST: Final = 5  # it is written for each license by itself
+_ADDRESS: Final = "address:"  # begins the names of questions about an address
+_UNUSABLE: Final = (
+    "the customer's address cannot be used, and nothing is mailed; give its license the right one and send "
+    "the key, or leave it"
+)
+_NO_ADDRESS: Final = (
+    "the shop has reported no address of the customer, so nobody is mailed the key; give its license the "
+    "address and send the key, or leave it"
+)
+_KEY_FINDS: Final = "; with an API key of the source the shop is asked for the address"
 
 
 class Report:
@@ -115,12 +126,13 @@ class _Comparison(NamedTuple):
     is_linked: bool  # to its subscription, from now on
     change: Change
     stored: dict[str, Any]  # of the sale
+    customer: dict[str, Any]  # the address and the language that the license lacks
 
     @property
     def is_equal(self) -> bool:
         """Whether there is nothing to do."""
         change = self.change
-        is_kept = not (self.is_linked or change.terms or change.reinstate or self.stored)
+        is_kept = not (self.is_linked or change.terms or change.reinstate or self.stored or self.customer)
         return is_kept and change.revoked_reason is None
 
 
@@ -143,6 +155,7 @@ class SaleReconciler:
         self._objects: set[str] = set()
         self._rows: dict[tuple[str, str], FactRow] = {}  # what was read or written of facts
         self._had_problems = False
+        self._erased: dict[str, bool] = {}
 
     def problem(self) -> str:
         """Return what a person has to do; empty if all is done."""
@@ -204,7 +217,7 @@ class SaleReconciler:
         self._end_subscriptions(contract)
         problems = [problem for problem in result.problems if not self._is_endless(problem)]
         # Last, and not among those for which the delivery is dead: all that it reports is done.
-        asked = [*problems, *_ask_for_addresses(contract)]
+        asked = [*problems, *self._ask_for_addresses(contract, new)]
         messages = ProblemService(self._tx).update(name, contract.objects, asked, contract.problems)
         self._messages += messages[: len(problems)]
         self._report.note(*result.notes)
@@ -212,7 +225,8 @@ class SaleReconciler:
             _describe_nothing(contract, self._report)
         if due := [id_ for id_, sale in contract.sold.items() if sale.mail_due]:
             self._sales.clear_mail_due(name, due)
-            self._report.set_issued(Counter(contract.sold[id_].product for id_ in due))
+            issued = (id_ for id_ in due if id_ not in contract.addressed)
+            self._report.set_issued(Counter(contract.sold[id_].product for id_ in issued))
         MailService(self._tx).send_issued([*(contract.licenses[license_id] for license_id in due), *new])
         return True
 
@@ -240,6 +254,8 @@ class SaleReconciler:
                 email = find_email(desired.email) or address
                 if desired.email and email is None:
                     self._report.add("the customer's address cannot be used: nothing is mailed")
+                elif email is None and MailService(self._tx).is_on:
+                    self._report.add("the customer's address is not in the report: nothing is mailed")
                 terms = LicenseTerms(
                     **read_terms(desired.terms),
                     subscription_id=desired.subscription_id,
@@ -304,11 +320,38 @@ class SaleReconciler:
         if sold is not None and change.applied != contract.applied.get(license_.id):
             stored["applied"] = dump_applied(change.applied)
         is_linked = desired.subscription_id is not None and license_.subscription_id is None
-        return _Comparison(is_linked, change, stored)
+        customer = {} if sold is None else self._find_customer(desired, license_, contract)
+        return _Comparison(is_linked, change, stored, customer)
+
+    def _find_customer(
+        self, desired: DesiredLicense, license_: IssuedLicense, contract: Contract
+    ) -> dict[str, Any]:
+        """Return address and language for a license that was issued without an address.
+
+        Empty if none has arrived, a person has removed it or left the license without one, or it was erased.
+        """
+        email = find_email(desired.email)
+        if email is None or license_.customer_email:
+            return {}
+        is_left = any(
+            problem.answer is not None and problem.name.startswith(_ADDRESS) for problem in contract.problems
+        )
+        if is_left or self._is_erased(email):
+            return {}
+        if is_changed_by_hand(self._tx.repositories, license_, "customer_email"):
+            return {}
+        language = license_.customer_language or desired.language
+        return {"customer_email": email, "customer_language": language}
+
+    def _is_erased(self, email: str) -> bool:
+        """Return whether an address was erased; licenses of a contract have the same one."""
+        if email not in self._erased:
+            self._erased[email] = PersonalDataService(self._tx).is_erased(email)
+        return self._erased[email]
 
     def _change(self, desired: DesiredLicense, contract: Contract, changes: _Changes) -> int:
         """Change the terms of a license, and note its other changes; return what that costs of a batch."""
-        is_linked, change, stored = self._compare(desired, contract)
+        is_linked, change, stored, customer = self._compare(desired, contract)
         id_, cost = desired.license_id or b"", 0
         if is_linked and desired.subscription_id is not None:
             self._subscriptions.link([id_], desired.subscription_id)
@@ -323,6 +366,13 @@ class SaleReconciler:
         if change.reinstate:
             changes.reinstate[contract.licenses[id_].revoked_reason].append(id_)
             cost += 1
+        if customer:
+            contract.licenses[id_] = self._licenses.change(id_.hex(), **customer)
+            contract.sold[id_] = contract.sold[id_]._replace(mail_due=True)
+            contract.addressed.add(id_)
+            stored["mail_due"] = True
+            self._report.add("added the customer's address")
+            cost += _TERMS_COST
         if stored:
             changes.sold[id_] = stored
         return cost or int(bool(stored))
@@ -373,6 +423,35 @@ class SaleReconciler:
         self._report.add(f"subscription {id_} was paid, whose licenses have no end")
         return True
 
+    def _ask_for_addresses(self, contract: Contract, new: Sequence[IssuedLicense]) -> list[SaleProblem]:
+        """Ask about customers without a usable address: they have paid, and get no mail with their key.
+
+        A question stays until it is answered or a license has an address. Only new licenses raise one, since
+        the address of an erased customer is missing on purpose.
+        """
+        addresses = {license_.customer_email for license_ in (*contract.licenses.values(), *new)}
+        if any(address is not None and can_be_mailed(address) for address in addresses):
+            return []
+        stored = {problem.name: problem for problem in contract.problems if problem.name.startswith(_ADDRESS)}
+        problems = dict[str, SaleProblem]()
+        for desired in contract.result.licenses:
+            about = find_object(desired)
+            name, id_ = about.replace(":", " ", 1), f"{_ADDRESS}{about}"
+            problem, is_new = stored.get(id_), _is_new(desired, contract)
+            if desired.revoked_reason or (problem is not None and problem.answer is not None):
+                continue
+            if problem is not None and problem.closed_at is None:
+                kind, text = ProblemKind(problem.kind), problem.message
+            elif is_new and desired.email:
+                kind, text = ProblemKind.ADDRESS, f"{name}: {_UNUSABLE}"
+            elif is_new and MailService(self._tx).is_on:
+                is_known = any(fetch.kind == "customer" for fetch in contract.result.fetches)
+                kind, text = ProblemKind.NO_ADDRESS, f"{name}: {_NO_ADDRESS}{_KEY_FINDS if is_known else ''}"
+            else:
+                continue
+            problems[id_] = SaleProblem(id_, kind, text, about)
+        return [problems[id_] for id_ in sorted(problems)]
+
     def revive_dead(self) -> None:
         """Let deliveries of the contract that waited for a person be done: nothing is left to do."""
         if not self._had_problems:
@@ -395,35 +474,12 @@ def _find_missing(contract: Contract) -> list[DesiredLicense]:
     ]
 
 
-def _can_be_mailed(email: str) -> bool:
-    address = find_email(email)
-    return address is not None and can_be_mailed(address)
-
-
-def _ask_for_addresses(contract: Contract) -> list[SaleProblem]:
-    """Ask about customers whose address cannot be used: they have paid, and get no mail with their key."""
-    if contract.find_customer()[0] is not None:
-        return []
-    answered = {problem.name for problem in contract.problems if problem.answer is not None}
-    sales = {
-        find_object(license_)
-        for license_ in contract.result.licenses
-        if license_.email
-        and not _can_be_mailed(license_.email)
-        and license_.terms
-        and not license_.revoked_reason
-    }
-    return [
-        SaleProblem(
-            f"address:{about}",
-            ProblemKind.ADDRESS,
-            f"{about.replace(':', ' ', 1)}: the customer's address cannot be used, and nothing is mailed; "
-            "give its license the right one and send the key, or leave it",
-            about,
-        )
-        for about in sorted(sales)
-        if f"address:{about}" not in answered
-    ]
+def _is_new(desired: DesiredLicense, contract: Contract) -> bool:
+    """Return whether a license is issued for this delivery, or was in a part of its work before."""
+    if desired.license_id is None:
+        return desired.terms is not None
+    sold = contract.sold.get(desired.license_id)
+    return sold is not None and sold.mail_due
 
 
 def _describe_nothing(contract: Contract, report: Report) -> None:
