@@ -94,13 +94,6 @@ def run_tests(windows: Windows, part: str, *arguments: str, workers: int = 3) ->
     return counts
 
 
-OF_UNIX: Final = (
-    "scripts and links of Unix",
-    "programs are scripts; tests/wine has real ones",
-)
-"""Reasons of tests whose subject is not on Windows, or that the other parts here play with real programs."""
-
-
 def add(pieces: Sequence[Counts]) -> Counts:
     """Return the counts of a part that ran in pieces."""
     outcomes = sum((piece.outcomes for piece in pieces), Counter[str]())
@@ -144,8 +137,7 @@ def is_share_reached(counts: Counts) -> bool:
 
 def count_tests(counts: Counts) -> int:
     """Return how many tests there were, those counted once that ran twice."""
-    elsewhere = sum(counts.reasons[reason] for reason in OF_UNIX)
-    return sum(counts.outcomes[name] for name in OUTCOMES) - elsewhere
+    return sum(counts.outcomes[name] for name in OUTCOMES)
 
 
 def run_dialogs(windows: Windows) -> Counts:

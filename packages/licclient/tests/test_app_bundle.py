@@ -106,3 +106,19 @@ def test_the_old_bundle_comes_back_if_the_new_one_cannot_be_moved(bundle, tmp_pa
     with pytest.raises(OSError, match="Input/output"):
         _app_bundle.replace_bundle(downloaded(tmp_path, pack(files_of("2.0"))), bundle)
     assert version(bundle) == "1.0"
+
+
+def test_the_old_bundle_is_kept_if_it_cannot_be_moved_back_either(bundle, tmp_path, monkeypatch):
+    """It stays beside its place: an app that is nowhere is worse than a folder left over."""
+    rename = Path.rename
+
+    def fail(path, target):
+        if target == bundle:
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        _app_bundle.replace_bundle(downloaded(tmp_path, pack(files_of("2.0"))), bundle)
+    (kept,) = bundle.parent.glob(".licclient-*/old.app")
+    assert (kept / "Contents" / "version").read_text() == "1.0"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
@@ -476,6 +476,7 @@ def test_a_formula_of_homebrew(wheel, environment_of_pip, tmp_path):
     """Homebrew makes its environments with pip, below Cellar/NAME/VERSION, and links their programs."""
     keg = tmp_path / "homebrew" / "Cellar" / "photo-lab" / "1.0.0"
     keg.mkdir(parents=True)
+    (keg / "INSTALL_RECEIPT.json").write_text("{}")
     program = keg / "photo-lab"
     program.write_text(APP)
     link = tmp_path / "homebrew" / "bin" / "photo-lab"
@@ -557,9 +558,6 @@ def test_an_unreadable_sign(frozen, monkeypatch):
     for name in ("_find_appimage", "_find_framework", "_find_scoop", "_find_snap", *OF_UNIX):
         with monkeypatch.context() as patched:
             patched.setattr(_detection, name, fail)
-            patched.setattr(
-                _detection, "_find_target", lambda _, place: (place.program, place.program.parent)
-            )
             assert (detect().kind, detect().is_certain) == (InstallationKind.UNKNOWN, False), name
 
 
@@ -596,6 +594,26 @@ def test_recorded_setups(tmp_path):
     assert _registry.classify(entry("Lab", uninstall=str(other))) is None
     assert _registry.classify(entry("Lab", uninstall=str(tmp_path / "gone.exe"))) is None
     assert _registry.classify(entry("Lab")) is None
+
+
+@pytest.mark.parametrize(
+    ("uninstaller", "is_of"),
+    [(r"C:\Lab\uninstall.exe", False), (r"C:\Tools\uninstall.exe", True)],
+)
+def test_a_place_that_many_programs_share(uninstaller, is_of):
+    """The folder above the app's counts only with the uninstaller in it: else it is another program's."""
+    entry = _registry.SetupRecord("Tools_is1", r"C:\Tools", f'"{uninstaller}"')
+    assert _registry.is_of(entry, PureWindowsPath(r"C:\Tools\Photo Lab")) is is_of
+
+
+def test_damaged_metadata_of_another_package(frozen, monkeypatch):
+    """Whatever it raises, the app learns that nobody knows, and goes on."""
+
+    def fail(*_: object):
+        raise AttributeError("'NoneType' object has no attribute 'files'")
+
+    monkeypatch.setattr(_detection, "_find_framework", fail)
+    assert (detect().kind, detect().is_certain) == (InstallationKind.UNKNOWN, False)
 
 
 def test_what_runs_the_tests_of_an_app_is_not_the_app():

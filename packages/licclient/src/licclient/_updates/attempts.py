@@ -58,7 +58,7 @@ def write_attempt(attempt: InstallAttempt) -> Document:
 
 @reader
 def read_attempt(document: Document) -> InstallAttempt:
-    """Read the record of an attempt; None if there is none, or it is damaged."""
+    """Read the record of an attempt; None without one, or for a damaged one."""
     return InstallAttempt(
         require_type(document["version"], str),
         InstallationKind(document["kind"]),

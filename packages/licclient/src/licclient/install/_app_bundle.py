@@ -47,7 +47,8 @@ def replace_bundle(downloaded: "Downloaded", bundle: Path) -> None:
             raise InstallationError(InstallObstacle.WRONG_PUBLISHER)
         _swap(replacement, bundle, draft)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if bundle.exists():  # otherwise the old one is in the draft, and all that there is
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _unpack(downloaded: "Downloaded", draft: Path) -> Path:

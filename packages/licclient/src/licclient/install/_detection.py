@@ -104,11 +104,11 @@ def detect() -> DetectedInstallation:
     """
     place = _find_place()
     try:
-        signs = _gather(place)
-    except OSError:
-        signs = Signs(is_unreadable=True)
-    decision = decide(signs)
-    program, folder = _find_target(decision.kind, place)
+        decision = decide(_gather(place))
+        program, folder = _find_target(decision.kind, place)
+    except Exception:  # noqa: BLE001 - the metadata of other packages may be damaged in any way
+        decision = decide(Signs(is_unreadable=True))
+        program, folder = place.program, place.program.parent
     return DetectedInstallation(
         decision.kind,
         folder,
@@ -298,8 +298,11 @@ def _find_framework(place: _Place, bundle: Path | None) -> InstallationKind | No
 
 
 def _find_formula(program: Path) -> str | None:
-    """Return the name of Homebrew's formula: Cellar/NAME/VERSION, to which its programs are linked."""
-    return next((path.name for path in program.parents if path.parent.name == "Cellar"), None)
+    """Return the name of Homebrew's formula: Cellar/NAME/VERSION, with its receipt."""
+    for version, name in pairwise(program.parents):
+        if name.parent.name == "Cellar" and (version / "INSTALL_RECEIPT.json").exists():
+            return name.name
+    return None
 
 
 def _find_scoop(folder: Path) -> str | None:

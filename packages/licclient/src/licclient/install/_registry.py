@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path, PureWindowsPath
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Final, NamedTuple
 
 from licclient._core.kinds import InstallationKind
@@ -35,7 +35,7 @@ def find_setup(folder: Path) -> InstallationKind | None:
 
     Raise `OSError` if the registry cannot be read.
     """
-    kinds = {classify(entry) for entry in _list_entries() if _is_of(entry, folder)} - {None}
+    kinds = {classify(entry) for entry in _list_entries() if is_of(entry, folder)} - {None}
     if not kinds and _has_inno_files(folder):
         return InstallationKind.INNO
     if not kinds and _is_msi_folder(folder):
@@ -58,11 +58,18 @@ def is_same_folder(location: str, folder: str) -> bool:
     return bool(recorded) and PureWindowsPath(recorded) == PureWindowsPath(folder)
 
 
-def _is_of(entry: SetupRecord, folder: Path) -> bool:
+def is_of(entry: SetupRecord, folder: PurePath) -> bool:
+    """Return whether a set-up has installed a folder, or the one above it, in which its uninstaller is.
+
+    Some programs record a place that many share, such as the folder of all programs.
+    """
+    uninstaller = str(PureWindowsPath(_program_of(entry.uninstall)).parent)
     if entry.location:
-        return any(is_same_folder(entry.location, str(path)) for path in (folder, folder.parent))
-    program = _program_of(entry.uninstall)
-    return not entry.is_msi and is_same_folder(str(PureWindowsPath(program).parent), str(folder))
+        is_above = is_same_folder(entry.location, str(folder.parent))
+        return is_same_folder(entry.location, str(folder)) or (
+            is_above and is_same_folder(uninstaller, entry.location)
+        )
+    return not entry.is_msi and is_same_folder(uninstaller, str(folder))
 
 
 def _program_of(command: str) -> str:

@@ -91,7 +91,7 @@ def setup_command(
             shown = "/passive" if is_administrator_asked else "/qn"
             return f'"{windows}\\System32\\msiexec.exe" /i "{path}" {shown} /norestart'
         case _:
-            raise ValueError(f"{kind} is none of {', '.join(sorted(SETUPS))}")
+            raise ValueError(f"kind must be one of {', '.join(sorted(SETUPS))}, not {kind}")
 
 
 def escape_for_script(command: str) -> str:

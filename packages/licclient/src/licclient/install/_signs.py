@@ -40,7 +40,7 @@ class Signs:
         environment: pipx's name of its environment, which may have a suffix.
         is_temporary: Whether the tool has made the environment for one run.
         distribution: Name of the Python package that the program belongs to.
-        installer: Who has installed that, in its own words.
+        installer: The tool that installed it, as its `INSTALLER` file names it.
         is_editable: Whether that is a developer's checkout.
         is_from_index: Whether it came by its name, and not from a file, an address or a repository (PEP 610).
         is_system_python: Whether the operating system manages this Python (PEP 668).
