@@ -46,7 +46,7 @@ async def test_a_customer_signs_in_by_mail(world, open_browser):
     await browser.post("/account/code", csrf="", email=" ann@example.com ")
     assert "If this address has a license" in browser.text
     ((to, code),) = sent_codes(world)
-    assert to == "ann@example.com"
+    assert to == "Ann@Example.com"  # as it is stored: another case may be a stranger's mailbox
     await other.post("/account/sign-in-by-code", csrf="", code=code)
     assert other.status == 401
     await browser.post("/account/sign-in-by-code", csrf="", code=f" {code[:3]} {code[3:]} ")
@@ -77,7 +77,7 @@ async def test_no_other_mailbox_gets_the_code_of_a_customer(world, open_browser,
     await browser.post("/account/code", csrf="", email=lookalike)
     assert sent_codes(world) == []
     await browser.post("/account/code", csrf="", email="KIM@straße.example")
-    assert [to for to, _ in sent_codes(world)] == ["KIM@xn--strae-oqa.example"]
+    assert [to for to, _ in sent_codes(world)] == ["kim@xn--strae-oqa.example"]
 
 
 @pytest.mark.slow

@@ -268,6 +268,19 @@ def test_the_end_of_a_subscription_that_a_person_has_moved_stays(world, days):
     assert licenses(world)[0].subscription_ended_at == (moved if days > 0 else chosen)
 
 
+def test_a_subscription_of_a_shop_is_resumed_to_what_the_shop_reported(world):
+    """Without that end nothing that the shop reports later would end its licenses again."""
+    add(world, "standard", grace_days=0)
+    subscription = {"subscription_id": "s1"}
+    process(world, "standard", bought(**subscription, paid_through="2026-07-15T12:00:00Z"))
+    reported = licenses(world)[0].subscription_ended_at
+    person(world).subscriptions.end("s1", world.clock())
+    assert person(world).subscriptions.resume("s1") == 1
+    assert licenses(world)[0].subscription_ended_at == reported
+    process(world, "standard", shops.standard("subscription.ended", "2026-06-15T12:00:01Z", **subscription))
+    assert licenses(world)[0].subscription_ended_at < reported
+
+
 def test_a_changed_mapping_applies_to_later_purchases(world):
     """Licenses that were sold keep the terms with which they were sold."""
     add(world, "standard")

@@ -406,7 +406,12 @@ def end(services: Services, printer: Printer, subscription_id: str, at: datetime
 @services_command("resume", subscription_group)
 @subscription_argument
 def resume(services: Services, printer: Printer, subscription_id: str) -> None:
-    """Undo the end of the subscription ID."""
+    """Undo the end of the subscription ID; of a shop's own it is the one that the shop reported."""
     count = services.subscriptions.resume(subscription_id)
     sentence = f"resumed {subscription_id}: {count} {plural(count, 'license')}"
+    ends_at = services.subscriptions.get(subscription_id).ended_at
+    if ends_at is not None:
+        sentence += (
+            f", until {ends_at:%Y-%m-%d %H:%M} UTC as its shop reported; `subscription end --at` moves that"
+        )
     printer.result({"subscription": subscription_id, "licenses": count}, sentence)

@@ -11,7 +11,7 @@ from licserver.domain.decisions import is_license_key
 from licserver.domain.environments import provider_network
 from licserver.domain.instants import ACCOUNT_CODE, ACCOUNT_SESSION
 from licserver.domain.records import IssuedLicense
-from licserver.services.context import Service
+from licserver.services.context import Context, Service
 from licserver.services.license_lookups import find_by_key, find_ids_by_email, fold_email
 from licserver.services.mail import MailService
 from licserver.services.users import digest_token
@@ -59,8 +59,8 @@ class CustomerSignInService(Service):
             token, code = secrets.token_urlsafe(32), f"{secrets.randbelow(10**digits):0{digits}}"
             hashes = (digest_token(token), _digest_code(token, code))
             codes.add(*hashes, request, ids, now + CODE_TIME)
-            if email is not None and ids:
-                MailService(tx).send_code(email, code, language, request.client.hex())
+            if ids and (stored := self._find_stored(tx, ids[0], request.address)) is not None:
+                MailService(tx).send_code(stored, code, language, request.client.hex())
         return token
 
     def has_code(self, token: str) -> bool:
@@ -85,6 +85,11 @@ class CustomerSignInService(Service):
             if self._digest_address(license_.customer_email) == pending.address
         ]
         return self._begin(ids) if ids else None
+
+    def _find_stored(self, tx: Context, license_id: bytes, address: bytes) -> str | None:
+        """Return an address as it is stored: a mailbox that differs in case may be a stranger's."""
+        stored = [license_.customer_email for license_ in tx.repositories.licenses.find_all([license_id])]
+        return next((email for email in stored if self._digest_address(email) == address), None)
 
     def _digest_address(self, email: str | None) -> bytes:
         return self._context.vault.pseudonym("account", fold_email(email or ""))

@@ -22,9 +22,14 @@ class SubscriptionService(Service):
         return self.follow(subscription_id, at, "subscription.end")
 
     def resume(self, subscription_id: str) -> int:
-        """Undo the end of a subscription; return its license count."""
+        """Undo the end of a subscription; return its license count.
+
+        That of a shop gets the end back that the shop reported: without one its licenses would never end,
+        since later reports leave what a person has changed.
+        """
         self.get(subscription_id)
-        return self.follow(subscription_id, None, "subscription.resume")
+        ends = self._context.repositories.sales.list_applied_ends(subscription_id)
+        return self.follow(subscription_id, ends[-1] if ends else None, "subscription.resume")
 
     def follow(
         self, subscription_id: str, ends_at: datetime | None, action: str = "subscription.change"
