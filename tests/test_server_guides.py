@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness import release_files
 from harness.fetching import verify
 from harness.redis_server import Redis
 from licserver.protocol.webhooks import format_event, format_secret, signed_headers
@@ -51,11 +52,14 @@ EDD = (
     "{},active,Photo Lab,3,2027-01-31\n"
 )
 KEYS = ("5f4dcc3b5aa765d61d8327deb882cf99", "7c6a180b36896a0a8c02787eeafb0e4c")
-PREPARED = {
+PREPARED: dict[str, str | bytes] = {
     "photo-lab-1.2.0.zip": "zip",
     "photo-lab-1.3.0.zip": "zip",
     **{f"dist/photo-lab-{version}.zip": "zip" for version in ("1.0.0", "1.5.0", "1.6.0", "1.6.1")},
     **{f"dist/photo-lab-1.4.0.{kind}": kind for kind in ("exe", "dmg", "zip")},
+    "dist/photo-lab-1.4.1.zip": "zip",
+    "dist/photo-lab-1.4.1-setup.exe": release_files.nsis(),
+    "dist/photo-lab-1.4.1.msi": release_files.msi(),
     "NEWS.html": "<p>The first version.</p>",
     "licenses.csv": EDD.format(*KEYS, "6cb75f652a9b52798eb6cf2201057c73"),
     "logo.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
@@ -221,7 +225,7 @@ def _run(script: str, folder: Path, **environ: str) -> subprocess.CompletedProce
     for name, text in PREPARED.items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {**os.environ, "LICSERVER_DATA_DIR": str(folder / "vendor"), "PATH": tools, **environ}
     command = ["bash", "-ec", PRELUDE + script]

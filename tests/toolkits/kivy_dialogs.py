@@ -182,7 +182,8 @@ class KivyDialog(ModalView):
         self.choices.clear_widgets()
         for index, choice in enumerate(choices):
             state = "down" if choice.is_chosen else "normal"
-            shown = ToggleButton(text=choice.text, state=state, disabled=not choice.is_enabled, markup=False)
+            shown = ToggleButton(text=choice.text, state=state, markup=False)
+            shown.opacity = 1 if choice.is_enabled else 0.5  # a press is answered by a message that says why
             shown.bind(on_release=lambda _, index=index: self.choose(index))
             self.choices.add_widget(shown)
         self.choices.height = dp(36) * len(choices)

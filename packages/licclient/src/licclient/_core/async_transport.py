@@ -57,11 +57,11 @@ class AsyncTransport(BaseTransport[httpx.AsyncBaseTransport]):
     def _create(self, proxy: str | None) -> httpx.AsyncBaseTransport:
         """Return what sends through a proxy, or directly for None."""
         if proxy not in self._open:
-            through = None if proxy is None else httpx.Proxy(proxy)
-            if through is not None and through.url.scheme == "https":
-                through.ssl_context = create_ssl_context()
+            given = None if proxy is None else httpx.Proxy(proxy)
+            if given is not None and given.url.scheme == "https":
+                given.ssl_context = create_ssl_context()
             self._open[proxy] = httpx.AsyncHTTPTransport(
-                verify=create_ssl_context(), limits=LIMITS, proxy=through
+                verify=create_ssl_context(), limits=LIMITS, proxy=given
             )
         return self._open[proxy]
 

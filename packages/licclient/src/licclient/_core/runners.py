@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from licclient._core.transport import Transport
 
     Event = threading.Event | asyncio.Event
-    import asyncio
     import random
 
     from licclient._core import network, pace

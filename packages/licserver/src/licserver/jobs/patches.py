@@ -22,7 +22,7 @@ from licserver.settings import Settings
 
 LEASE: Final = timedelta(minutes=15)  # three patches of the largest files from a slow bucket
 _NICENESS: Final = 10
-_log = logging.getLogger("licserver.web")
+_log = logging.getLogger("licserver.patches")
 
 
 class PatchesFailedError(LicserverError):

@@ -150,7 +150,7 @@ class Shop(Protocol):
         ...
 
     def read_fetched(self, fetch: Fetch, body: bytes, reported_at: datetime, /) -> Sequence[Fact]:
-        """Read the response of the API to `fetch_path`, which was asked at `at`."""
+        """Read the response of the API to `fetch_path`, which was queried at `reported_at`."""
         ...
 
 
