@@ -12,6 +12,7 @@ from licserver.database.repositories.statistics import CountKey, Seen, add_count
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms, Machine
 from licserver.domain.seats import Seat
 from licserver.shops import ShopKind
+from licserver.shops.contract import ProblemKind
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 
@@ -118,7 +119,7 @@ def stock_long_names(world: World) -> dict[str, str]:
     world.services.licenses.revoke(revoked.id.hex(), word)
     busy = {CountKey("verify", "", "valid"): 123_456_789, CountKey("update", slug, version): 98_765_432}
     add_counts(world.services.database, world.clock().date(), busy)
-    _ask(world, f"order:{'8' * 255}", "unmapped", f"{word} is not mapped", word, slug)
+    _ask(world, f"order:{'8' * 255}", ProblemKind.UNMAPPED, f"{word} is not mapped", word, slug)
     return {
         "overview": "/console",
         "sales that need someone": "/console/sales",
@@ -201,12 +202,24 @@ def _report_sales(world: World) -> None:
     ):
         values = {"type": "order.updated", "content": content, "state": state, "reason": reason}
         stored.add_event("web-shop", str(number), world.clock(), **values, finished_at=world.clock())
-    _ask(world, "order:812", "unmapped", "order 812: Photo Lab Pro is not mapped; map it", "94", "LAB-PRO")
-    _ask(world, "order:813", "unmapped", "order 813: Sound Lab is not mapped; map it", "95")
-    _ask(world, "subscription:77", "fewer", "subscription 77 pays for 2 licenses of Photo Lab; 3 are in use")
+    _ask(
+        world,
+        "order:812",
+        ProblemKind.UNMAPPED,
+        "order 812: Photo Lab Pro is not mapped; map it",
+        "94",
+        "LAB-PRO",
+    )
+    _ask(world, "order:813", ProblemKind.UNMAPPED, "order 813: Sound Lab is not mapped; map it", "95")
+    _ask(
+        world,
+        "subscription:77",
+        ProblemKind.FEWER,
+        "subscription 77 pays for 2 licenses of Photo Lab; 3 are in use",
+    )
 
 
-def _ask(world: World, sale: str, kind: str, message: str, *ids: str) -> None:
+def _ask(world: World, sale: str, kind: ProblemKind, message: str, *ids: str) -> None:
     """Let a sale of the shop need a person."""
     answers = "leave" if ids else "follow leave"
     external_ids = json.dumps(ids) if ids else None

@@ -143,6 +143,44 @@ async def test_terms_are_taken_over_and_chosen(unmapped, alice):
     assert "selected" in page
 
 
+async def test_a_change_is_followed_and_not_mapped(world, alice, monkeypatch):
+    """The form with one slot and no plan stood above the right button, to replace the mapping."""
+    monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
+    sales.add(world, "standard", changes="ask")
+    world.services.sources.map("standard", "pro", "app", slots=9)
+    bought = {
+        "order_id": "5",
+        "external_id": "app",
+        "subscription_id": "s",
+        "customer_email": "ann@example.com",
+    }
+    paid = shops.standard("purchase.completed", **bought, paid_through="2026-07-15T12:00:00Z")
+    changed = shops.standard(
+        "subscription.changed", "2026-06-15T12:00:01Z", subscription_id="s", external_id="pro"
+    )
+    sales.process(world, "standard", paid, changed)
+    (problem,) = world.services.sale_problems.list_open().items
+    page = await alice.get("/console/sales")
+    assert (problem.kind, "Do what the shop reports" in page) == ("change", True)
+    assert "Map and go on" not in page
+    assert "Issue a license by hand" in page
+
+
+async def test_a_quantity_that_is_not_known_keeps_the_mapping(world, alice, monkeypatch):
+    """The form has the terms that are mapped, so that only the quantity is to be added."""
+    monkeypatch.setenv("STRIPE_SECRET", shops.SECRETS["stripe"])
+    sales.add(world, "stripe", mapped=False)
+    world.services.sources.map("stripe", "plink_1", "app", slots=7, expires_in="2y", floating_seats=4)
+    sales.process(world, "stripe", sales.BOUGHT["stripe"])
+    assert [problem.kind for problem in world.services.sale_problems.list_open().items] == [
+        "quantity not known"
+    ]
+    page = await alice.get("/console/sales")
+    assert '<option value="app" selected>' in page
+    for name, value in (("slots", "7"), ("expires_in", "2y"), ("seats", "4")):
+        assert f'name="{name}" value="{value}"' in page
+
+
 @pytest.fixture
 def subscribed(world, monkeypatch):
     """A license of a subscription; it comes before the server, which would process the delivery as well."""

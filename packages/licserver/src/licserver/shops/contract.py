@@ -190,6 +190,10 @@ ISSUABLE: Final = frozenset(
 """Questions that a license issued by hand can solve: a customer may have none."""
 
 
+MAPPABLE: Final = frozenset({ProblemKind.UNMAPPED, ProblemKind.QUANTITY})
+"""Questions that a mapping solves; in others the product is mapped already."""
+
+
 class SaleProblem(NamedTuple):
     """A question about a sale that a person has to decide.
 

@@ -75,7 +75,7 @@ class ProblemService(Service):
             terms["note"] = f"{kind.capitalize()} {id_} ({problem.source})"
         if kind == "subscription":
             terms["subscription_id"] = id_
-        mapping = self._find_mapping(problem)
+        mapping = self.find_mapping(problem)
         if mapping is None or slug not in {None, mapping.product}:
             return terms
         terms |= {name: getattr(mapping, name) for name in _MAPPED}
@@ -107,7 +107,7 @@ class ProblemService(Service):
         reported = [quantity for quantity in quantities if quantity is not None]
         return sum(reported) if reported and len(reported) == len(quantities) else None
 
-    def _find_mapping(self, problem: Problem) -> SourceMapping | None:
+    def find_mapping(self, problem: Problem) -> SourceMapping | None:
         """Return the mapping of a problem's purchase, if the mapping issues licenses."""
         ids = json.loads(problem.external_ids or "[]")
         mapped = self._context.repositories.sales.list_mappings(problem.source)

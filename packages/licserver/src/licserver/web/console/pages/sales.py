@@ -3,11 +3,11 @@
 import json
 from typing import Any, Final
 
-from licserver.database.repositories.sales import Problem
+from licserver.database.repositories.sales import Problem, SourceMapping
 from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
 from licserver.services.sales.problems import UNREADABLE, list_answers
-from licserver.shops.contract import Answer
+from licserver.shops.contract import MAPPABLE, Answer
 from licserver.web.console.formatting import FIELDS, parse_number
 from licserver.web.console.pages import Actions, HtmlPage, PageContext, Redirect, act, list_plans, with_query
 from licserver.web.console.pages.sources import parse_mapped_product, parse_mapping
@@ -36,6 +36,7 @@ def show(context: PageContext) -> HtmlPage:
             (
                 problem,
                 _list_external_ids(problem),
+                _describe_mapping(context.services.sale_problems.find_mapping(problem)),
                 _list_answers(problem),
                 _issue_link(problem),
                 context.services.sale_problems.list_licenses(problem, _LINKED),
@@ -49,8 +50,23 @@ def show(context: PageContext) -> HtmlPage:
 
 
 def _list_external_ids(problem: Problem) -> list[str]:
+    """Return the ids of which one is to be mapped; none where a mapping solves nothing."""
+    if problem.kind not in MAPPABLE:
+        return []
     ids: list[str] = json.loads(problem.external_ids or "[]")
     return ids[:MAX_PAGE]
+
+
+def _describe_mapping(mapping: SourceMapping | None) -> dict[str, str]:
+    """Return the fields of the form that maps, as they are mapped now; so that it adds what is missing."""
+    fields = {"external_id": "", "product": "", "slots": "1", "expires_in": "", "support": ""}
+    fields |= {"lifetime": "", "plan": "", "seats": ""}
+    if mapping is None:
+        return fields
+    names = {"seats": "floating_seats"}
+    return {
+        field: _format(name, getattr(mapping, name)) for field in fields if (name := names.get(field, field))
+    }
 
 
 def _list_answers(problem: Problem) -> list[tuple[str, str]]:
