@@ -11,6 +11,7 @@ from harness.engines import both_engines
 from harness.sales import REFUNDED, add, licenses, process, receive, states, work
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import EVENTS
+from licserver.domain.records import LicenseTerms
 from licserver.errors import BuryJobError, ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.webhooks import EventType
 from licserver.services.installation import open_services
@@ -18,6 +19,7 @@ from licserver.services.queues import measure_queues
 from licserver.services.self_check import Level, check_installation
 from licserver.settings import Settings
 from licserver.shops import SHOPS, ShopKind
+from licserver.shops.contract import ProblemKind
 from licserver.shops.reading import UnreadableDeliveryError
 from licserver.web.console.pages.sales import describe_sale
 
@@ -257,6 +259,60 @@ def test_the_command_line_issues_a_license_for_a_sale(cli, monkeypatch):
     assert "needs no decision" in cli("license", "issue", "app", "--problem", problem, expect=2)
     assert "at most" in cli("license", "issue", "app", "--problem", problem, "--count", "10001", expect=2)
     assert "no problem 99" in cli("license", "issue", "app", "--problem", "99", expect=2)
+
+
+ENDED_KEY = (
+    "subscription s has ended, so the key would be expired at once; extend it with "
+    "`licserver subscription end s --at YYYY-MM-DD`, which makes its licenses valid again, and answer leave"
+)
+
+
+@pytest.fixture
+def late(cli, monkeypatch):
+    """The number of the problem of a payment after the end of its subscription."""
+    monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["lemonsqueezy"])
+    cli("product", "add", "app", "--name", "App")
+    cli("license", "issue", "app", "--subscription", "s")
+    cli("subscription", "end", "s", "--at", "2026-06-01")
+    cli("source", "add", "shop", "--kind", "standard", "--secret-env", "SHOP_SECRET")
+    with closing(open_services(Settings(data_dir=cli.folder))) as services:
+        values = {"kind": ProblemKind.LATE.value, "message": "paid", "answers": "leave", "external_ids": None}
+        sales = services.repositories.sales
+        id_, _ = sales.put_problem("shop", "subscription:s", "late:s:1", services.now(), **values)
+    return str(id_)
+
+
+def test_no_key_is_issued_for_a_sale_into_a_subscription_that_has_ended(cli, late):
+    """It was expired at birth, mailed to a customer who has paid, and the problem was settled."""
+    mail = ("--email", "ann@example.com")
+    assert ENDED_KEY in cli("license", "issue", "app", "--problem", late, *mail, expect=2)
+    assert len(json.loads(cli("license", "list", "--json"))) == 1
+    assert late in cli("source", "problems")
+    cli("subscription", "end", "s", "--at", "2099-01-01")
+    assert cli("license", "issue", "app", "--problem", late, *mail)
+
+
+def test_a_key_of_a_subscription_that_has_ended_is_warned_of(cli, late):
+    """Without a sale it is issued all the same, as one whose last day has passed."""
+    cli("license", "issue", "app", "--subscription", "s")
+    assert "warning: subscription s has ended, so the license is expired" in cli.errors
+
+
+async def test_the_console_issues_no_key_for_a_sale_that_is_expired_at_birth(world, alice, shop_secrets):
+    """The message names who can extend the subscription."""
+    add(world, "standard")
+    services = world.services
+    services.licenses.issue("app", LicenseTerms(subscription_id="s"))
+    services.subscriptions.end("s", world.clock() - timedelta(days=1))
+    values = {"kind": ProblemKind.LATE.value, "message": "paid", "answers": "leave", "external_ids": None}
+    id_, _ = services.repositories.sales.put_problem(
+        "shop", "subscription:s", "late:s:1", world.clock(), **values
+    )
+    await alice.get(f"/console/licenses/issue?sale={id_}")
+    form = {"sale": str(id_), "product": "app", "slots": "1", "count": "1", "subscription": "s"}
+    await alice.post("/console/licenses/issue/new", **form)
+    assert "have the operator run `licserver subscription end s --at YYYY-MM-DD` to extend it" in alice.text
+    assert len(licenses(world)) == 1
 
 
 def test_as_many_are_issued_by_hand_as_were_bought(cli, monkeypatch):

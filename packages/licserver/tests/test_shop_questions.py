@@ -363,7 +363,8 @@ def test_a_renewal_for_an_unknown_time_asks() -> None:
     """Its licenses are extended by hand, or by what the API knows."""
     vendor = sell(*SUBSCRIBED, order(subscriptions=("s",), ends_at=DAY + timedelta(days=30)))
     vendor.take([RENEWAL])
-    text = "subscription s was paid for a time that is not known; extend its licenses by hand"
+    text = "subscription s was paid for a time that is not known; extend its licenses with "
+    text += "`licserver subscription end s --at YYYY-MM-DD`"
     assert vendor.problems == [SaleProblem("period:s", ProblemKind.PERIOD, text, "subscription:s")]
     assert vendor.result.fetches == (Fetch("subscription", "s", "subscription:s"),)
 

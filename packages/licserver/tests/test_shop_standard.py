@@ -113,8 +113,8 @@ def test_a_late_payment_is_asked_about_once() -> None:
     question = SaleProblem(
         "late:s1:s1/2",
         ProblemKind.LATE,
-        "subscription s1 has ended, and order s1/2 was paid for it later; extend its licenses by hand, or "
-        "refund the order",
+        "subscription s1 has ended, and order s1/2 was paid for it later; extend its licenses with "
+        "`licserver subscription end s1 --at YYYY-MM-DD`, or refund the order",
         "subscription:s1",
     )
     assert vendor.problems == [question]

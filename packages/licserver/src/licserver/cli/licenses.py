@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -134,6 +135,7 @@ def issue(
     if terms["support_until"] is not None:
         warn_of_unused_support(services, slug)
     if problem_id is None:
+        _warn_of_ended_subscription(services, terms["subscription_id"])
         batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count, is_mailed=mail)
     else:
         batches = _issue_for_sale(services, slug, problem_id, count, is_mailed=mail, terms=terms)
@@ -160,6 +162,15 @@ def _warn_of_useless(terms: LicenseTerms, now: datetime) -> None:
         echo("warning: without slots and an allow-list no computer can use the license", err=True)
 
 
+def _warn_of_ended_subscription(services: Services, subscription_id: str | None) -> None:
+    if subscription_id is not None and services.subscriptions.has_ended(subscription_id):
+        advice = f"`licserver subscription end {quote(subscription_id)} --at YYYY-MM-DD` extends it"
+        echo(
+            f"warning: subscription {subscription_id} has ended, so the license is expired; {advice}",
+            err=True,
+        )
+
+
 def _warn_of_useless_changes(services: Services, changed: IssuedLicense, changes: dict[str, Any]) -> None:
     """Print the warning for terms that a command has changed."""
     new = {name: changes[name] for name in ("slots", "expires_on") if name in changes}
@@ -181,6 +192,7 @@ def _issue_for_sale(
         sale_terms = tx.sale_problems.find_terms(tx.sale_problems.get(problem_id), slug)
         sale_terms.pop("product", None)
         chosen = LicenseTerms(**{**terms, **sale_terms, **_given(terms)})
+        tx.sale_problems.check_terms(chosen)
         tx.sources.answer(problem_id, Answer.ISSUED)
         return iter([*tx.licenses.issue_batches(slug, chosen, count, is_mailed=is_mailed)])
 

@@ -62,6 +62,12 @@ class SubscriptionService(Service):
             raise NotFoundError(f"no license is linked to a subscription {subscription_id!r}")
         return subscription
 
+    def has_ended(self, subscription_id: str) -> bool:
+        """Return whether a subscription has ended by now; False if no license is linked to it."""
+        subscription = self._context.repositories.subscriptions.find(subscription_id)
+        ended_at = None if subscription is None else subscription.ended_at
+        return ended_at is not None and ended_at <= self._context.now()
+
     def list_page(self, cursor: str | None = None, limit: int = 50) -> Page[SubscriptionLicenses]:
         """Return a page of all subscriptions, by id."""
         check_limit(limit)

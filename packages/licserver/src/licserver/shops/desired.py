@@ -709,7 +709,7 @@ class _Derivation:
             self._ask_for_purchase(f"{_name(about)} was paid, and its purchase is not known", about, *paid)
             self._note(Fetch("subscription", subscription.id, about))
         elif course.has_unknown_period and has_licenses:
-            text = f"{_name(about)} was paid for a time that is not known; extend its licenses by hand"
+            text = f"{_name(about)} was paid for a time that is not known; {_advise_extending(subscription)}"
             if len(paid) < sum(order.was_paid(self._rules) for order in subscription.orders):
                 text = (
                     f"{_name(about)}: a payment does not count any more, and until when the others paid is "
@@ -720,8 +720,8 @@ class _Derivation:
         is_served = by_hand or any(license_.subscription_id == subscription.id for license_ in self._licenses)
         for order_id in course.late if is_served else ():
             text = (
-                f"{_name(about)} has ended, and order {order_id} was paid for it later; extend its licenses "
-                "by hand, or refund the order"
+                f"{_name(about)} has ended, and order {order_id} was paid for it later; "
+                f"{_advise_extending(subscription)}, or refund the order"
             )
             self._ask(f"late:{subscription.id}:{order_id}", ProblemKind.LATE, text, about)
 
@@ -759,6 +759,10 @@ def _by_payment(order: OrderFacts) -> tuple[float, str]:
 def _name(about: str) -> str:
     """Return an object for a sentence."""
     return about.replace(":", " ", 1)
+
+
+def _advise_extending(subscription: SubscriptionFacts) -> str:
+    return f"extend its licenses with `licserver subscription end {quote(subscription.id)} --at YYYY-MM-DD`"
 
 
 def _find_payer(subscription: SubscriptionFacts, rules: Rules) -> OrderFacts | None:

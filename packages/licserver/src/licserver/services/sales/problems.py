@@ -4,15 +4,17 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from shlex import quote
 from typing import Any, Final
 
 from licserver.database.repositories.sales import UNREADABLE_ONLY, Problem, SourceMapping
-from licserver.domain.records import TERMS
+from licserver.domain.records import TERMS, LicenseTerms
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.webhooks import EventType
 from licserver.services.context import Service
 from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import MailService
+from licserver.services.subscriptions import SubscriptionService
 from licserver.services.validation import to_line
 from licserver.shops.contract import ISSUABLE, Answer, ProblemKind, SaleProblem
 from licserver.shops.facts import CONTACT, Contact, Lines, load_fact
@@ -85,6 +87,20 @@ class ProblemService(Service):
         if mapping.support is not None:
             terms["support_until"] = add_period(today, mapping.support)
         return terms
+
+    def check_terms(self, terms: LicenseTerms) -> None:
+        """Refuse a license for a sale that would be expired at once: its customer has paid.
+
+        Raises:
+            InvalidInputError: Its subscription has ended; the message has the command that extends it.
+        """
+        id_ = terms.subscription_id
+        if id_ is not None and SubscriptionService(self._context).has_ended(id_):
+            raise InvalidInputError(
+                f"subscription {id_} has ended, so the key would be expired at once; extend it with "
+                f"`licserver subscription end {quote(id_)} --at YYYY-MM-DD`, which makes its licenses "
+                "valid again, and answer leave"
+            )
 
     def find_quantity(self, problem: Problem) -> int | None:
         """Return how many licenses are missing, if a product is not mapped and its sale has no license yet.

@@ -53,6 +53,10 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         ),
         (r"; add --no-lifetime to let it expire", "; take that from it to let it expire"),
         (r"run `licserver customer erase` again", "erase it again"),
+        (
+            r"extend (it|its licenses) with (`licserver subscription end [^`]*`)",
+            r"have the operator run \2 to extend \1",
+        ),
         (r"; use `licserver source sync`, or", "; have the operator run `licserver source sync`, or"),
         (
             r"use `licserver source map`, then `licserver source replay`",

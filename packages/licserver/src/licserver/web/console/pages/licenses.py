@@ -280,6 +280,7 @@ def issue(context: PageContext) -> HtmlPage | Redirect:
 
     def issue_all(tx: Services, _: None) -> Redirect:
         if sale:
+            tx.sale_problems.check_terms(terms)
             tx.sources.answer(parse_problem_id(sale), Answer.ISSUED)
         for batch in tx.licenses.issue_batches(slug, terms, count, is_mailed=is_mailed):
             keys.extend(batch)
