@@ -161,6 +161,13 @@ def velopack_package(version: str, channel: str = "linux") -> bytes:
 def velopack_app(folder: Path, address: str, channel: str = "linux", version: str = "1.0.0") -> Any:
     """Return the update manager of an installed app, by the wheel of Velopack itself."""
     velopack = pytest.importorskip("velopack", reason="the wheel velopack is not installed")
+    locator, _ = velopack_locator(folder, channel, version)
+    return velopack.UpdateManager(address, None, locator)
+
+
+def velopack_locator(folder: Path, channel: str = "linux", version: str = "1.0.0") -> tuple[Any, Path]:
+    """Return where Velopack finds the parts of an installed app, and the path of its empty updater."""
+    velopack = pytest.importorskip("velopack", reason="the wheel velopack is not installed")
     root, updater = folder / f"app-{channel}", folder / "UpdateNix"
     (root / "packages").mkdir(parents=True, exist_ok=True)
     manifest = root / "sq.version"
@@ -174,7 +181,7 @@ def velopack_app(folder: Path, address: str, channel: str = "linux", version: st
         CurrentBinaryDir=root,
         IsPortable=True,
     )
-    return velopack.UpdateManager(address, None, locator)
+    return locator, updater
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -34,6 +34,9 @@ Name "Photo Lab"
 OutFile "${OUT}"
 RequestExecutionLevel user
 InstallDir "$LOCALAPPDATA\Programs\Photo Lab"
+!ifdef SILENT
+  SilentInstall silent
+!endif
 Section
   !ifdef REFUSE
     SetErrorLevel 1223
@@ -90,7 +93,7 @@ def make_program(folder: Path, version: str) -> Path:
 
 
 def make_nsis(folder: Path, version: str, *options: str) -> Path:
-    """Return a set-up of NSIS; `options` are `-DREFUSE` or `-DSLEEP=milliseconds`."""
+    """Return a set-up of NSIS; `options` are `-DREFUSE`, `-DSILENT` or `-DSLEEP=milliseconds`."""
     script, setup = folder / "app.nsi", folder / f"setup-{version}{len(options)}.exe"
     script.write_text(NSIS)
     _run("makensis", "-V2", f"-DOUT={setup}", f"-DPROGRAM={make_program(folder, version)}", *options, script)

@@ -22,6 +22,8 @@ ROOT: Final = Path(__file__).parents[2]
 PANDA3D: Final = "panda3d==1.10.16"
 QT: Final = ("PySide6-Essentials==6.8.3", "shiboken6==6.8.3")
 """Newer ones need a DLL of Windows 10 that wine 8 lacks; the packages allow this one."""
+FRAMEWORKS: Final = ("sparklehelper==0.1.2", "velopack==1.2.161")
+"""Frameworks for updates: of the first the tests need the DLL of WinSparkle alone."""
 TCL: Final = Path("/usr/share/tcltk")
 TCL_VERSION: Final = "8.6.12"
 """Of the DLLs in the wheel; Tcl's scripts demand to the digit the version that they came with."""
@@ -142,7 +144,7 @@ def _install_requirements(python: Path, version: str) -> None:
     requirements.write_bytes(_requirements())
     site = python / "Lib" / "site-packages"
     _install(site, version, "--no-deps", "--require-hashes", "-r", requirements)
-    _install(site, version, "--no-deps", *QT)
+    _install(site, version, "--no-deps", *QT, *FRAMEWORKS)
 
 
 def _install(target: Path, version: str, *arguments: str | Path) -> None:

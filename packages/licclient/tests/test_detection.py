@@ -486,6 +486,14 @@ def test_a_formula_of_homebrew(wheel, environment_of_pip, tmp_path):
     assert (found["kind"], found["command"]) == ("homebrew", "brew upgrade photo-lab")
 
 
+@pytest.mark.parametrize("place", [".", "_internal"])
+def test_winsparkle(frozen, place):
+    """Its library is beside the program, or where PyInstaller puts libraries."""
+    (frozen.parent / place / "WinSparkle.dll").write_bytes(b"MZ")
+    found = detect()
+    assert (found.kind, found.updater, found.is_certain) == (InstallationKind.WINSPARKLE, "WinSparkle", True)
+
+
 def test_velopack(frozen):
     """Its Update.exe is in the folder above."""
     (frozen.parent / "sq.version").write_text("")

@@ -102,9 +102,9 @@ async def test_a_platform_has_its_own_file(site, world, publish, path, query, ve
 APPCAST = "/feeds/app/appcast.xml"
 
 
-async def appcast(site, key=None, **query: str):
+async def appcast(site, key=None, agent: str = "Photo Lab/1.0 Sparkle/2.6.4", **query: str):
     """Read the appcast as Sparkle does."""
-    headers = {} if key is None else bearer(key)
+    headers = {"User-Agent": agent, **({} if key is None else bearer(key))}
     status, answered, document = await site.call("GET", APPCAST, headers=headers, params=query)
     assert (status, answered["Content-Type"]) == (200, "application/rss+xml")
     return read_appcast(document)[1]
@@ -148,6 +148,20 @@ async def test_sparkle_chooses_by_channel(site, world, publish):
         assert chosen == ["1.4", "1.5b1"]
     for items in (await appcast(site, channels="beta"), await appcast(site, world.key(channels=("beta",)))):
         assert [(release.version, release.channel) for release in items] == [("1.5b1", None)]
+
+
+async def test_winsparkle_gets_nothing_that_it_must_not_choose(site, world, publish):
+    """It knows neither channels nor groups, and takes the highest version of the list (D-392)."""
+    world.services.products.change("app", public_feed=True)
+    publish("1.4")
+    publish("1.5", rollout="7d")
+    publish("1.6b1", channel="beta")
+    agent = "Photo Lab/1.0 WinSparkle/0.9.3 (Win64)"
+    assert [item.version for item in await appcast(site)] == ["1.5", "1.4", "1.6b1"]
+    assert [item.version for item in await appcast(site, agent=agent)] == ["1.4"]
+    assert [item.version for item in await appcast(site, agent=agent, channels="beta")] == ["1.6b1"]
+    world.clock.forward(days=8)
+    assert [item.version for item in await appcast(site, agent=agent)] == ["1.5"]
 
 
 @pytest.mark.slow

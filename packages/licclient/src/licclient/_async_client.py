@@ -244,7 +244,7 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         """Return what `install_update` does on this computer; as `LicenseClient.plan_update`."""
         self._check_open()
         check_installation(installation)
-        return await on_thread(_features.installing.plan_update, installation)
+        return await on_thread(_features.installing.plan_update, self._session, installation)
 
     async def install_update(
         self,

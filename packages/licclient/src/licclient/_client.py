@@ -85,7 +85,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         storage: Where the state is kept: the path of a folder, or a `Storage`. By default the platform's
             folder for application state.
         timeout: Time limit of a call as a whole, in seconds or as a timedelta.
-        updates: `Updates(channels=…, platform=…, check_every=…, report_rollbacks=…)`.
+        updates: `Updates(channels=…, platform=…, kind=…, check_every=…, report_rollbacks=…, hand_over=…)`.
         trust: `Trust(public_keys=…, release_keys=…, download_origins=…, require_digest=…, cache_for=…,
             grace=…)`: what is accepted, and for how long.
         pages: `Pages(buy=…, support=…, manage=…)`: addresses that the dialogs link to.
@@ -403,7 +403,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         """
         self._check_open()
         check_installation(installation)
-        return _features.installing.plan_update(installation)
+        return _features.installing.plan_update(self._session, installation)
 
     def install_update(
         self,

@@ -1,7 +1,7 @@
 """Frozen records and enums that the other modules pass to each other. No rule and no I/O lives here."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -253,6 +253,21 @@ class MoveObstacle(StrEnum):
 
 
 # NamedTuples where no app sees them: a frozen dataclass costs each start 0.4 ms, and one of these 0.06.
+@dataclass(frozen=True, slots=True)
+class UpdateFeed:
+    """The feed of the service that another updater reads.
+
+    Attributes:
+        version: The version that the update check has offered.
+        url: Its address, which has no license key.
+        headers: What has to be sent with each request; the license key is in it, so it is not shown.
+    """
+
+    version: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+
+
 class Settings(NamedTuple):
     """The options of a client, validated; see `_settings.read_settings`."""
 
@@ -286,6 +301,8 @@ class Settings(NamedTuple):
     """Whose signature a set-up of Windows must have; None: none is required (D-354)."""
     report_rollbacks: bool = False
     """Whether versions that were rolled back here are reported to the service (D-232)."""
+    hand_over: Callable[[UpdateFeed], object] | None = None
+    """Calls the framework within the app that installs its updates (D-390)."""
 
     def __repr__(self) -> str:
         # Without the rest: `machine` is personal data.

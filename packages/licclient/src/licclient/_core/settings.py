@@ -1,7 +1,7 @@
 """Pure: the configuration of a client, its defaults, its limits (24 hours, 12 hours), and its validation."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
@@ -16,7 +16,7 @@ from licclient._core.arguments import (
     wrong_type,
 )
 from licclient._core.lazy import lazy
-from licclient._core.model import AUTO, Settings, is_platform
+from licclient._core.model import AUTO, Settings, UpdateFeed, is_platform
 from licclient._core.requests import hide_keys, is_in_the_clear, origin
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ class Updates:
         check_every: Least time between two update checks, in seconds or as a timedelta; at least 12 hours.
         report_rollbacks: Whether to notify the vendor, once, of a version that `licclient.install` rolled
             back here: version, platform, key and installation id.
+        hand_over: Called with an `UpdateFeed` by `install_update` where WinSparkle or Sparkle updates this
+            app: `licclient.install.WinSparkle`, `Sparkle`, or a function of your own.
     """
 
     platform: str | None = AUTO
@@ -100,6 +102,7 @@ class Updates:
     channels: Iterable[str] = ()
     check_every: float | timedelta = timedelta(hours=12)
     report_rollbacks: bool = False
+    hand_over: Callable[[UpdateFeed], object] | None = field(default=None, repr=False)
 
 
 @takes_own_arguments(lambda name: name_argument(name, "Trust"))
@@ -248,6 +251,7 @@ def read_settings(given: ClientSettings) -> Settings:
         machine=_machine(given.label, given.version),
         publisher=_text("publisher", trust.publisher),
         report_rollbacks=check_flag("report_rollbacks", updates.report_rollbacks),
+        hand_over=_hand_over(updates.hand_over),
     )
 
 
@@ -380,6 +384,12 @@ def _kind(value: str | None) -> "InstallationKind | None":
     if kind is None:
         raise ValueError(f"kind must be one of {', '.join(sorted(kinds.PUBLISHED_KINDS))}")
     return kind
+
+
+def _hand_over(value: Callable[[UpdateFeed], object] | None) -> Callable[[UpdateFeed], object] | None:
+    if value is not None and not callable(value):
+        raise wrong_type("hand_over", "callable, such as licclient.install.WinSparkle(library)", value)
+    return value
 
 
 def _channels(names: Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from licclient._computers.protocol import ComputerList
-from licclient._core.model import InstallObstacle, License, MoveObstacle, Outage, Reason
+from licclient._core.model import License, MoveObstacle, Outage, Reason
 from licclient._core.settings import ClientSettings
 from licclient._core.texts import amount, format_date, join_sentences, span, text_of, to_local
 from licclient._core.typed_key import Mistyped, repair_key
@@ -624,8 +624,8 @@ class OfferState(_Dialog):
                 )
 
     def _has_updater(self) -> bool:
-        """Return whether another program updates the app."""
-        return self.plan is not None and self.plan.obstacle is InstallObstacle.OTHER_UPDATER
+        """Return whether another program updates the app, or a framework with windows of its own."""
+        return self.plan is not None and self.plan.updater is not None
 
     def _go_button(self) -> Button | None:
         if self._has_updater():

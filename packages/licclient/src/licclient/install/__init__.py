@@ -39,7 +39,7 @@ from licclient._core.computer import ROLLED_BACK, VERSIONS, list_app_folders, re
 from licclient._core.environment import clean_environment
 from licclient._core.kinds import InstallationKind
 from licclient._core.lazy import lazy
-from licclient._core.model import is_version_folder
+from licclient._core.model import UpdateFeed, is_version_folder
 from licclient._core.process import LOCKS
 from licclient._core.storage import (
     CANNOT_LOCK,
@@ -61,6 +61,7 @@ from licclient._core.storage import (
 )
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._detection import DetectedInstallation, detect
+from licclient.install._handover import Sparkle, WinSparkle
 from licclient.install._plan import InstallationReceipt, InstalledUpdate, UpdatePlan
 from licclient.install._probation import (
     CONFIRMED,
@@ -112,7 +113,10 @@ __all__ = [
     "InstallationReceipt",
     "Installed",
     "InstalledUpdate",
+    "Sparkle",
+    "UpdateFeed",
     "UpdatePlan",
+    "WinSparkle",
     "detect",
 ]
 

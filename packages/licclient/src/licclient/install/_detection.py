@@ -291,7 +291,8 @@ def _find_framework(place: _Place, bundle: Path | None) -> InstallationKind | No
     if bundle is not None:
         sparkle = bundle / "Contents" / "Frameworks" / "Sparkle.framework"
         return InstallationKind.SPARKLE if sparkle.exists() else None
-    if (folder / "WinSparkle.dll").exists():
+    libraries = (folder, Path(getattr(sys, "_MEIPASS", folder)))  # PyInstaller has a folder for them
+    if any((path / "WinSparkle.dll").exists() for path in libraries):
         return InstallationKind.WINSPARKLE
     is_velopack = (folder / "sq.version").exists() and (folder.parent / "Update.exe").exists()
     return InstallationKind.VELOPACK if is_velopack else None

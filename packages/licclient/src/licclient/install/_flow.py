@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from licclient._core.computer import list_app_folders, require_space
+from licclient._core.computer import list_app_folders, own_platform, require_space
 from licclient._core.kinds import InstallationKind
 from licclient._core.lazy import lazy
 from licclient._core.model import InstallObstacle
@@ -17,8 +17,8 @@ from licclient._core.runners import Flow
 from licclient._core.storage import is_folder, look_at, make_private, take_lock
 from licclient._updates import download as download_module
 from licclient._updates.attempts import InstallAttempt
-from licclient._updates.check import find_offer_key
-from licclient.errors import InstallationError, StateUnreadableError, UntrustedResponseError
+from licclient._updates.check import find_offer_key, installed_version
+from licclient.errors import InstallationError, LicclientError, StateUnreadableError, UntrustedResponseError
 from licclient.install import (
     Installation,
     _app_bundle,
@@ -26,9 +26,11 @@ from licclient.install import (
     _publisher,
     _receipts,
     _restart,
+    _velopack,
     _windows_setups,
 )
 from licclient.install._detection import DetectedInstallation, detect
+from licclient.install._handover import BY_FEED, make_feed
 from licclient.install._plan import SETUPS, InstallationReceipt, InstalledUpdate, UpdatePlan, make_plan
 from licclient.install._versions import POINTER
 
@@ -55,12 +57,13 @@ UPDATES: Final = "updates"
 """The folder of downloaded updates, in the state folder."""
 
 
-def plan_update(installation: DetectedInstallation | None = None) -> UpdatePlan:
+def plan_update(session: "Session", installation: DetectedInstallation | None = None) -> UpdatePlan:
     """Return what `install_update` does here."""
-    return _plan(detect() if installation is None else installation)
+    return _plan(session, detect() if installation is None else installation)
 
 
-def _plan(installation: DetectedInstallation) -> UpdatePlan:
+def _plan(session: "Session", installation: DetectedInstallation) -> UpdatePlan:
+    is_velopack = installation.kind is InstallationKind.VELOPACK
     plan = make_plan(
         installation.kind,
         system=_SYSTEM,
@@ -69,8 +72,9 @@ def _plan(installation: DetectedInstallation) -> UpdatePlan:
         updater=installation.updater,
         command=installation.command,
         has_versions=_find_own_folder(installation) is not None,
+        hands_over=_velopack.is_available() if is_velopack else session.settings.hand_over is not None,
     )
-    if plan.is_possible and plan.kind not in _INSTALLERS:
+    if plan.is_possible and plan.kind not in _INSTALLERS.keys() | BY_FEED:
         return UpdatePlan(plan.kind, InstallObstacle.NOT_REPLACEABLE)
     return plan
 
@@ -91,10 +95,12 @@ def install_update(
     restart: bool,
 ) -> Flow[InstalledUpdate]:
     """Download an update and install it; arguments, result and errors are those of the client's method."""
-    find_offer_key(session, typed)  # a wrong key is an error wherever the app is installed
+    key = find_offer_key(session, typed)  # a wrong key is an error wherever the app is installed
     detected = detect() if installation is None else installation
-    plan = _plan(detected)
+    plan = _plan(session, detected)
     plan.require()
+    if plan.kind in BY_FEED:
+        return _hand_over(session, update, plan, key)
     if downloaded is None:
         folder = _download_folder(session)
         downloaded = yield from download_module.download(session, update, folder, progress, typed)
@@ -103,6 +109,30 @@ def install_update(
     with _alone(session):
         _remove_attempts(session)
         return _INSTALLERS[plan.kind](session, detected, downloaded, plan, restart=restart)
+
+
+def _hand_over(
+    session: "Session", update: "Update", plan: UpdatePlan, key: "str | LicclientError"
+) -> InstalledUpdate:
+    """Have the framework within the app check its feed; it asks the person, and ends the app."""
+    settings = session.settings
+    if isinstance(key, LicclientError):
+        raise key
+    if settings.hand_over is None:
+        raise InstallationError(InstallObstacle.OTHER_UPDATER, plan.updater)
+    slug, installed = installed_version(settings)
+    feed = make_feed(
+        settings,
+        key,
+        slug,
+        installed,
+        update.version,
+        domain=session.domain(),
+        platform=own_platform(settings.platform),
+        kind=session.kind,
+    )
+    settings.hand_over(feed)
+    return InstalledUpdate(update.version, plan.kind, has_to_quit=False, is_reopened=False)
 
 
 # --- each kind ------------------------------------------------------------------------------------
@@ -187,6 +217,31 @@ def _install_setup(
     return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=True, is_reopened=restart)
 
 
+def _install_package(
+    session: "Session",
+    installation: DetectedInstallation,
+    downloaded: "Downloaded",
+    plan: UpdatePlan,
+    *,
+    restart: bool,
+) -> InstalledUpdate:
+    """Give Velopack a verified package; its updater waits for the end of the app (D-391)."""
+    require_space(installation.folder, downloaded.size, "the new version")
+    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(session)))
+    try:
+        _velopack.prepare(downloaded, folder)
+        manager, update = _velopack.find_update(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # Velopack has a copy of its own
+    _note(session, downloaded.version, plan.kind)
+    try:
+        _velopack.start(manager, update, restart=restart)
+    except InstallationError:
+        _receipts.forget_attempt(session)
+        raise
+    return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=True, is_reopened=restart)
+
+
 def _require_publisher(setup: Path, publisher: str | None) -> None:
     if publisher is not None and _publisher.read_publisher(setup) != publisher:
         raise InstallationError(InstallObstacle.WRONG_PUBLISHER)
@@ -197,6 +252,7 @@ _INSTALLERS: Final[dict[InstallationKind, Callable[..., InstalledUpdate]]] = {
     InstallationKind.UNKNOWN: _install_folder,
     InstallationKind.APPIMAGE: _install_appimage,
     InstallationKind.APP: _install_bundle,
+    InstallationKind.VELOPACK: _install_package,
     **dict.fromkeys(SETUPS, _install_setup),
 }
 

@@ -22,7 +22,7 @@ _FRAMEWORKS: Final = {
     InstallationKind.WINSPARKLE: "WinSparkle",
     InstallationKind.VELOPACK: "Velopack",
 }
-"""Kinds that a framework within the app updates, from a feed of the service (D-356)."""
+"""Kinds that a framework within the app updates, by their names (D-356)."""
 
 _SYSTEMS: Final = {
     InstallationKind.APPIMAGE: "linux",
@@ -40,7 +40,8 @@ class UpdatePlan:
     Attributes:
         kind: How the app was installed.
         obstacle: Why it cannot be updated from within; None if it can.
-        updater: The name of what updates it instead; None if nothing else does.
+        updater: The name of what updates it; None if `install_update` does. Without an obstacle it is a
+            framework within the app that shows its own windows (D-390).
         command: What a person types for that; None without a command.
         has_to_quit: Whether the app has to end before the update is installed.
         is_administrator_asked: Whether Windows asks a person for the administrator's permission.
@@ -75,6 +76,7 @@ def make_plan(
     updater: str | None = None,
     command: str | None = None,
     has_versions: bool = False,
+    hands_over: bool = False,
 ) -> UpdatePlan:
     """Return the plan for an installation.
 
@@ -86,7 +88,11 @@ def make_plan(
         updater: The name of what updates the app; None if it updates itself.
         command: What a person types for that.
         has_versions: Whether the app runs from a folder of `Installation`.
+        hands_over: Whether the app has a way to call its framework for updates.
     """
+    if hands_over and is_certain and kind in _FRAMEWORKS and _SYSTEMS.get(kind, system) == system:
+        is_velopack = kind is InstallationKind.VELOPACK  # it gets a file, and waits for the app's end
+        return UpdatePlan(kind, updater=None if is_velopack else _FRAMEWORKS[kind], has_to_quit=is_velopack)
     if updater is not None:
         return UpdatePlan(kind, InstallObstacle.OTHER_UPDATER, updater, command)
     if _SYSTEMS.get(kind, system) != system or not (is_certain or has_versions):

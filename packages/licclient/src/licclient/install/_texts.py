@@ -151,6 +151,8 @@ def sentence_of(what: InstallationError | UpdatePlan | InstallationReceipt, tag:
             return _obstacle(what.obstacle, what.updater, what.command, what.code, tag)
         case UpdatePlan(obstacle=InstallObstacle() as obstacle):
             return _obstacle(obstacle, what.updater, what.command, None, tag)
+        case UpdatePlan(updater=str() as updater):
+            return texts["other_updater"].format(updater)
         case UpdatePlan():
             sentence = texts["quits" if what.has_to_quit else "next_start"]
             if what.is_administrator_asked:

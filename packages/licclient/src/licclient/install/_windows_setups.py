@@ -9,16 +9,14 @@ import os
 import secrets
 import subprocess
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.environment import clean_environment
-from licclient._core.model import InstallObstacle
-from licclient._core.storage import NEW_FILE, open_plain, read_with_retries, sync_file
+from licclient._core.storage import read_with_retries
 from licclient._updates.attempts import CODE
-from licclient.errors import InstallationError, UntrustedResponseError
 from licclient.install._setup_commands import escape_for_script, file_name, is_setup, setup_command
+from licclient.install._verified import copy_verified
 
 if TYPE_CHECKING:
     from licclient._core.kinds import InstallationKind
@@ -32,7 +30,6 @@ QUIT_SECONDS: Final = 120
 
 _SCRIPT: Final = r".\update.cmd"
 _HELD: Final = "running"
-_BLOCK: Final = 1024 * 1024
 
 # Windows removes no open file, and this process holds one: when it can be removed, the app has ended. The
 # pause after it keeps a set-up from beginning while Windows shuts down, which ends the script within it.
@@ -87,24 +84,8 @@ def stage(downloaded: "Downloaded", kind: "InstallationKind", folder: Path) -> P
         UntrustedResponseError: The file is not the verified one.
         OSError: The disk has no room, or fails.
     """
-    path, digest = folder / file_name(kind, secrets.token_hex(6)), sha256()
-    with (
-        open_plain(downloaded.path) as source,
-        os.fdopen(os.open(path, os.O_WRONLY | NEW_FILE, 0o700), "wb") as copy,
-    ):
-        block = source.read(_BLOCK)
-        if not is_setup(kind, block):
-            raise InstallationError(InstallObstacle.WRONG_FILE)
-        while block:
-            digest.update(block)
-            copy.write(block)
-            block = source.read(_BLOCK)
-        copy.flush()
-        sync_file(copy)
-    if path.stat().st_size != downloaded.size or digest.hexdigest() != downloaded.sha256:
-        raise UntrustedResponseError(
-            "The file is not the one that was downloaded and verified: its digest differs."
-        )
+    path = folder / file_name(kind, secrets.token_hex(6))
+    copy_verified(downloaded, path, 0o700, lambda head: is_setup(kind, head))
     return path
 
 

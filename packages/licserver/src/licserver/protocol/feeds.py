@@ -135,11 +135,17 @@ def format_tauri_update(offer: Offer, installed: str, link: str) -> ApiResponse 
 SPARKLE_PATH: Final = f"{_ROOT}/appcast.xml"
 SPARKLE_TYPE: Final = "application/rss+xml"
 SPARKLE_PLATFORM: Final = "macos"  # the default: Sparkle does not send the machine
+WINSPARKLE: Final = "WinSparkle/"  # in its User-Agent
 _NAMESPACE: Final = "http://www.andymatuschak.org/xml-namespaces/sparkle"
 _SPARKLE_GROUPS: Final = 7  # of installations; Sparkle offers a release to another group in each interval
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 ET.register_namespace("sparkle", _NAMESPACE)
+
+
+def is_for_all(listed: ListedRelease) -> bool:
+    """Return whether an app needs no choice of its own: WinSparkle takes the highest of a list (D-392)."""
+    return not listed.is_on_request and listed.span is None
 
 
 def format_appcast(name: str, offered: Iterable[tuple[ListedRelease, str]]) -> bytes:

@@ -46,10 +46,11 @@ class Feeds:
         return await self._refuse(request, call, verdict)
 
     async def appcast(self, request: web.Request) -> web.StreamResponse:
-        """Respond to Sparkle with a list from which the app chooses."""
+        """Respond to Sparkle with a list to choose from, and to WinSparkle with what it may have."""
         call, now = self._parse(request, feeds.SPARKLE_PLATFORM), self.public.clock()
         verdict, installation = await self._evaluate(call)
         listed: list[tuple[ListedRelease, str]] = []
+        knows_choices = feeds.WINSPARKLE not in request.headers.get(hdrs.USER_AGENT, "")
         if isinstance(verdict, Offer) and verdict.downloadable:
             offered = await self.public.queries.find_releases(call.slug)
             for release in list_releases(
@@ -61,8 +62,9 @@ class Feeds:
                 self.public.settle(now),
                 call.kind,
             ):
-                link = self.public.sign_link(request, verdict._replace(release=release.release), now)
-                listed.append((release, link or ""))
+                if knows_choices or feeds.is_for_all(release):
+                    link = self.public.sign_link(request, verdict._replace(release=release.release), now)
+                    listed.append((release, link or ""))
         elif not isinstance(verdict, Offer) and verdict is not UpdateRefusal.NO_VERSIONS:
             return await self._refuse(request, call, verdict)
         name = verdict.product.name if isinstance(verdict, Offer) else call.slug

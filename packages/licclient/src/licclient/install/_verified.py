@@ -1,0 +1,44 @@
+"""Copy a downloaded file, and verify the bytes of the copy: nothing can be exchanged after that."""
+
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from licclient._core.model import InstallObstacle
+from licclient._core.storage import NEW_FILE, open_plain, sync_file
+from licclient.errors import InstallationError, UntrustedResponseError
+
+if TYPE_CHECKING:
+    from licclient._core.update_model import Downloaded
+
+_BLOCK: Final = 1024 * 1024
+
+
+def copy_verified(downloaded: "Downloaded", path: Path, mode: int, is_right: Callable[[bytes], bool]) -> None:
+    """Copy a verified file to a new one; `is_right` judges its first bytes.
+
+    Raises:
+        InstallationError: It begins as another kind of file.
+        UntrustedResponseError: The file is not the verified one.
+        OSError: The disk has no room, or fails.
+    """
+    digest = sha256()
+    with (
+        open_plain(downloaded.path) as source,
+        os.fdopen(os.open(path, os.O_WRONLY | NEW_FILE, mode), "wb") as copy,
+    ):
+        block = source.read(_BLOCK)
+        if not is_right(block):
+            raise InstallationError(InstallObstacle.WRONG_FILE)
+        while block:
+            digest.update(block)
+            copy.write(block)
+            block = source.read(_BLOCK)
+        copy.flush()
+        sync_file(copy)
+    if path.stat().st_size != downloaded.size or digest.hexdigest() != downloaded.sha256:
+        raise UntrustedResponseError(
+            "The file is not the one that was downloaded and verified: its digest differs."
+        )
