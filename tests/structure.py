@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -83,7 +84,11 @@ class Modules:
         self.package = package
         self.source = ROOT / "packages" / package / "src" / package
         self.paths = {self._name(path): path for path in sorted(self.source.rglob("*.py")) if _is_ours(path)}
-        self.trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.paths.items()}
+
+    @cached_property
+    def trees(self) -> dict[str, ast.Module]:
+        """Parse all modules, once they are needed: each process that collects tests makes this object."""
+        return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.paths.items()}
 
     def _name(self, path: Path) -> str:
         parts = path.relative_to(self.source.parent).with_suffix("").parts

@@ -11,7 +11,7 @@ SKIPPED = "def test_tool():\n    import pytest\n    pytest.skip('there is no hap
 PASSED = "def test_other():\n    pass\n"
 
 
-@pytest.mark.sampled(2, "content", "status", "workers")
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(("content", "status"), [(SKIPPED, 5), (SKIPPED + PASSED, 0), (PASSED, 0)])
 def test_a_run_of_skipped_tests_fails(content: str, status: int, workers: str, tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def test_a_computer_without_a_browser(
     assert caplog.messages == ["No browser could be opened for https://shop.example.com/buy"]
 
 
+@pytest.mark.slow
 @needs_linux
 def test_a_browser_that_goes_on_running_is_not_waited_for(
     frozen: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -266,7 +266,7 @@ def counts(world: World) -> dict[str, int]:
         }
 
 
-@pytest.mark.sampled(1, "stays")
+@pytest.mark.sampled(1)
 @both_engines
 @pytest.mark.parametrize("stays", [1, 4, 60])
 def test_dbader_schedule_323_a_clock_a_year_ahead_does_nothing_for_good(mailing: World, stays: int) -> None:

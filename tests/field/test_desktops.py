@@ -162,6 +162,7 @@ def test_sameerasw_airsync_mac_93(shop: LicenseService, tmp_path: Path) -> None:
 # --- before the network is there, and after it was away --------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hours", [1, 30])
 def test_cymian_mouseless_597(shop: LicenseService, hours: int) -> None:
     """The app starts at login, before the Wi-Fi: licensed all the time, and confirmed soon after."""

@@ -114,7 +114,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.sampled(2, "name", "flavour")
+@pytest.mark.sampled(1)
 @both
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.skipif(sys.platform == "win32", reason="a thread is interrupted by a signal of POSIX")

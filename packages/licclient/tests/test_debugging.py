@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from stage.scripts import http
 
 APP = """
@@ -47,6 +48,7 @@ faulthandler.dump_traceback()
 """
 
 
+@pytest.mark.slow
 def test_with_all_of_pythons_debugging_no_key_is_shown(service, key, tmp_path):
     """`-X dev`, asyncio's debug mode, loggers at DEBUG, tracebacks, reprs; whatever the service says."""
     answers = itertools.cycle(

@@ -105,6 +105,7 @@ LEAKED = {
 }
 
 
+@pytest.mark.sampled(1)
 @needs_unix
 @pytest.mark.parametrize("parent", LEAKED)
 def test_variables_of_a_parent_decide_nothing(environment_of_pip, parent):
@@ -128,6 +129,7 @@ def test_pipx_and_uv_by_their_receipts(environment_of_pip):
         assert (found["kind"], found["command"]) == (kind, command)
 
 
+@pytest.mark.slow
 @needs_unix
 def test_an_installation_of_pipx_for_all_users(environment_of_pip):
     """`pipx upgrade` without --global does not know it."""
@@ -143,6 +145,7 @@ def test_an_installation_of_pipx_for_all_users(environment_of_pip):
         receipt.unlink()
 
 
+@pytest.mark.slow
 @needs_unix
 def test_a_script_on_the_python_of_a_sandbox_or_of_a_tool(environment_of_pip, tmp_path):
     """Nothing has installed the script, and nothing may be replaced: the AppImage is one of Python."""
@@ -167,6 +170,7 @@ def test_a_script_on_the_python_of_a_sandbox_or_of_a_tool(environment_of_pip, tm
         assert (found["kind"], found["is_certain"], found["updater"]) == ("unknown", False, None), receipt
 
 
+@pytest.mark.slow
 @needs_unix
 def test_code_without_a_file_in_an_appimage(environment_of_pip, tmp_path):
     """Its AppRun calls `python -c`: the Python is all of the program that there is."""
@@ -178,6 +182,7 @@ def test_code_without_a_file_in_an_appimage(environment_of_pip, tmp_path):
     assert (found["kind"], found["program"]) == ("appimage", str(image))
 
 
+@pytest.mark.slow
 @needs_unix
 def test_a_link_on_the_path_is_followed(environment_of_pip, tmp_path):
     """As pipx and uv put them into ~/.local/bin."""
@@ -186,6 +191,7 @@ def test_a_link_on_the_path_is_followed(environment_of_pip, tmp_path):
     assert call(link)["kind"] == "pip"
 
 
+@pytest.mark.slow
 @needs_unix
 def test_a_script_that_is_called_like_a_program(environment_of_pip, tmp_path):
     """A file of the same name elsewhere is not the one that pip has installed."""
@@ -195,6 +201,7 @@ def test_a_script_that_is_called_like_a_program(environment_of_pip, tmp_path):
     assert (found["kind"], found["is_certain"], found["command"]) == ("unknown", False, None)
 
 
+@pytest.mark.slow
 @needs_unix
 def test_an_editable_installation(environment_of_pip):
     """A developer's checkout is updated by the developer."""
@@ -207,6 +214,7 @@ def test_an_editable_installation(environment_of_pip):
     assert (found["kind"], found["is_certain"]) == ("unknown", False)
 
 
+@pytest.mark.slow
 @needs_unix
 def test_a_package_that_did_not_come_from_an_index(environment_of_pip):
     """By its name, an index may have another package, which a stranger has put there."""
@@ -225,6 +233,7 @@ def find_uv():
     return str(beside) if beside.exists() else "uv"
 
 
+@pytest.mark.slow
 @needs_unix
 def test_uv(wheel, tmp_path):
     """`uv pip` in an environment, and `uv tool`."""
@@ -471,6 +480,7 @@ def test_scoop(tmp_path, frozen, monkeypatch):
     assert detect().command == "scoop update --global photo-lab"
 
 
+@pytest.mark.slow
 @needs_unix
 def test_a_formula_of_homebrew(wheel, environment_of_pip, tmp_path):
     """Homebrew makes its environments with pip, below Cellar/NAME/VERSION, and links their programs."""

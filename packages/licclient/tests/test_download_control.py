@@ -31,6 +31,7 @@ def slowly(store):
     gate.set()
 
 
+@pytest.mark.slow
 async def test_progress_reports_bytes_total_and_speed(client, slowly, folder, key):
     """Growing bytes, the same total, a speed that is near the real one, and not too often."""
     progress = []

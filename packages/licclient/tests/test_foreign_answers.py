@@ -119,6 +119,7 @@ async def test_behind_a_gateway_a_customer_keeps_what_he_has(
     await _call(seat.release)
 
 
+@pytest.mark.slow
 async def test_a_seat_is_renewed_through_a_gateways_refusals(
     make_client, store, key, eventually, monkeypatch
 ):

@@ -107,6 +107,7 @@ def test_the_slowest_files_end_within_twelve_seconds(service, http_answer, key, 
     assert max(call_at_once([partial(fetch, name) for name in SLOW])) < 12
 
 
+@pytest.mark.slow
 async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, fetch):
     """A file that takes many times the time limit arrives, as long as it comes at a pace."""
     pieces = [CONTENT[at : at + 5000] for at in range(0, len(CONTENT), 5000)]
@@ -126,6 +127,7 @@ async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, fetch):
     assert monotonic() - began > 2 * limit
 
 
+@pytest.mark.slow
 async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, offer, folder, key):
     """Time limits are for the network: a progress callback that asks something may take its time."""
     offer(GOOD_FILE)

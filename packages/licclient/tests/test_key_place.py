@@ -302,6 +302,7 @@ async def test_a_keyring_that_asks_a_person_is_asked_once_at_a_time(
     assert locked.woken == 1
 
 
+@pytest.mark.slow
 async def test_a_settings_page_does_not_wait_for_a_person(
     make_client, service, http_answer, clock, key, use_keyring, monkeypatch
 ):

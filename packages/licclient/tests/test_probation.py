@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licclient.install._launch import exit_status
 from licclient.install._probation import (
     CONFIRMED,
     MAX_STARTS,
@@ -175,3 +176,12 @@ def test_another_file_of_the_same_version_is_not_noted():
     """The note would name the good one as well, which then was no version to go back to."""
     assert is_noted(BAD, GOOD)
     assert not is_noted(REBUILT, GOOD)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(0, 0), (3, 3), (255, 255), (-9, 137), (0xC0000005, -0x3FFFFFFB), (0x7FFFFFFF, 0x7FFFFFFF)],
+)
+def test_a_status_that_is_passed_on(status, expected):
+    """A launcher's own is that of a shell for signals, and a signed number for crashes on Windows."""
+    assert exit_status(status) == expected

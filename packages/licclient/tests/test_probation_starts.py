@@ -13,7 +13,6 @@ import pytest
 from stage.archives import APP, downloaded, names, pack
 
 from licclient.install import Installation
-from licclient.install._launch import exit_status
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="programs are scripts; tests/wine has real ones")
 
@@ -120,7 +119,7 @@ def hanging(release, version="1.1", script="BEGIN; exec sleep 60"):
     return release(version, script.replace("BEGIN", f"echo begins {version} $$"))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @both_launchers
 @pytest.mark.parametrize("script", BAD.values(), ids=BAD)
 def test_a_release_that_does_not_start(root, installation, release, script, computer):
@@ -136,7 +135,7 @@ def test_a_release_that_does_not_start(root, installation, release, script, comp
     assert computer.start() == (0, "works 1.0\n")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @both_launchers
 def test_the_status_is_the_programs(root, installation, release, computer):
     """A signal is reported as a shell does; the launcher does not die of it itself."""
@@ -146,6 +145,7 @@ def test_the_status_is_the_programs(root, installation, release, computer):
     assert computer.start()[0] == 128 + signal.SIGKILL
 
 
+@pytest.mark.sampled(1)
 @both_launchers
 def test_a_release_that_hangs_and_is_killed(root, installation, release, computer):
     """Only the kill counts: as long as it hangs, another start is a second instance."""
@@ -157,6 +157,7 @@ def test_a_release_that_hangs_and_is_killed(root, installation, release, compute
     assert computer.start() == (0, "works 1.0\n")
 
 
+@pytest.mark.slow
 @both_launchers
 def test_a_launcher_that_is_killed_has_counted(root, installation, release, computer):
     """Together with its program, as by a power cut: there is nobody to take the count back."""
@@ -169,7 +170,7 @@ def test_a_launcher_that_is_killed_has_counted(root, installation, release, comp
     assert computer.start() == (0, "works 1.0\n")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @both_launchers
 @pytest.mark.parametrize("number", [signal.SIGTERM, getattr(signal, "SIGHUP", 1)])
 @pytest.mark.parametrize("target", ["launcher", "program"])
@@ -186,7 +187,7 @@ def test_what_is_ended_from_outside_does_not_count(root, installation, release, 
     assert installation.current.version == "1.1"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @both_launchers
 def test_a_program_that_handles_sigterm_may_end_as_it_likes(root, installation, release, computer):
     """Its status does not count then."""
@@ -199,7 +200,7 @@ def test_a_program_that_handles_sigterm_may_end_as_it_likes(root, installation, 
     assert installation.current.version == "1.1"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @both_launchers
 def test_what_ends_in_order_does_not_count(root, installation, release, computer):
     """Exit 0 before a confirmation: closed at once, or a second instance that handed over."""
@@ -208,6 +209,7 @@ def test_what_ends_in_order_does_not_count(root, installation, release, computer
         assert computer.start() == (0, "begins 1.1\n")
 
 
+@pytest.mark.slow
 @both_launchers
 def test_an_impatient_user_does_not_roll_back(root, installation, release, computer):
     """Starts while the first one still loads are second instances, however they end."""
@@ -222,6 +224,7 @@ def test_an_impatient_user_does_not_roll_back(root, installation, release, compu
     assert (root / "probation.txt").read_text().splitlines()[2] == "0"
 
 
+@pytest.mark.sampled(1)
 @both_launchers
 def test_two_bad_releases_in_a_row(root, installation, release, computer):
     """The second one is installed while the first is on probation; the last good one runs."""
@@ -237,7 +240,7 @@ def test_two_bad_releases_in_a_row(root, installation, release, computer):
     assert (root / "rolled-back.txt").read_text().split() == ["1.2", "1.3"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @both_launchers
 def test_a_release_that_repairs_it(root, installation, release, computer):
     """A newer one needs nobody: it is installed, confirms, and is the one to go back to."""
@@ -258,6 +261,7 @@ def test_a_confirmed_version_may_crash(root, installation, release, computer):
     assert [computer.start()[0] for _ in range(5)] == [9] * 5
 
 
+@pytest.mark.sampled(1)
 @both_launchers
 def test_an_app_that_never_confirms(root, release, computer):
     """It is started as ever: its process takes the launcher's place, and nothing is written."""
@@ -269,6 +273,7 @@ def test_an_app_that_never_confirms(root, release, computer):
     assert names(root) == {installation.current.folder.name, installation.previous.folder.name}
 
 
+@pytest.mark.slow
 @both_launchers
 def test_a_version_that_is_not_on_probation_takes_the_launchers_place(root, installation, release, computer):
     """As before: one process, which gets every signal itself."""
@@ -279,6 +284,7 @@ def test_a_version_that_is_not_on_probation_takes_the_launchers_place(root, inst
     assert launcher.wait(20) == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_program_that_is_gone(root, installation, release, computer):
     """A virus scanner has taken it: that counts, too, and the one before runs."""
     made = installation.apply(release("1.1", "exit 3"))
@@ -289,7 +295,7 @@ def test_a_program_that_is_gone(root, installation, release, computer):
     assert computer.start() == (0, "works 1.0\n")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @both_launchers
 def test_a_good_version_that_is_gone(root, installation, release, computer):
     """A virus scanner has taken its program or its folder: what is current is started as ever."""
@@ -307,6 +313,7 @@ def test_a_good_version_that_is_gone(root, installation, release, computer):
 # --- launchers of other ages ---------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @both_launchers
 def test_an_old_launcher_with_new_files(root, installation, release, computer):
     """It starts what is current, as ever, whatever the new files say; and a new one takes over from it."""
@@ -321,7 +328,7 @@ def test_an_old_launcher_with_new_files(root, installation, release, computer):
     assert computer.start(launcher=[sys.executable, "-c", OLD_LAUNCHER]) == (0, "works 1.0\n")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @both_launchers
 @pytest.mark.parametrize("content", [b"", b"1\n", b"2\nanything of a later protocol\n", b"\0" * 100])
 def test_a_state_that_is_torn_or_of_a_later_protocol(root, installation, release, content, computer):
@@ -332,15 +339,6 @@ def test_a_state_that_is_torn_or_of_a_later_protocol(root, installation, release
     assert (root / "probation.txt").read_bytes() == content
     installation.apply(release("1.2", "exit 3"))
     assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [(0, 0), (3, 3), (255, 255), (-9, 137), (0xC0000005, -0x3FFFFFFB), (0x7FFFFFFF, 0x7FFFFFFF)],
-)
-def test_a_status_that_is_passed_on(status, expected):
-    """A launcher's own is that of a shell for signals, and a signed number for crashes on Windows."""
-    assert exit_status(status) == expected
 
 
 # --- disks that refuse ---------------------------------------------------------------------------------
@@ -376,6 +374,7 @@ def test_what_cannot_be_read_is_neither(root, installation, release, monkeypatch
     assert computer.start() == (0, "works 1.0\n")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_counted_is_started(root, installation, release, monkeypatch):
     """On a full disk the app runs as ever."""
     installation.apply(release("1.1", "exit 3"))
@@ -418,6 +417,7 @@ def test_going_back_works_where_nothing_can_be_written(
     assert (root / "rolled-back.txt").read_text() == "1.1\n"
 
 
+@pytest.mark.slow
 def test_an_update_at_the_same_moment_wins(root, installation, release, monkeypatch, computer):
     """A launcher that was about to go back finds another version current, and starts it."""
     installation.apply(release("1.1", "exit 3"))
@@ -435,6 +435,7 @@ def test_an_update_at_the_same_moment_wins(root, installation, release, monkeypa
     assert not (root / "rolled-back.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_busy_installation_is_not_waited_for_long(root, installation, release, monkeypatch, computer):
     """While another process unpacks, the good version runs at once."""
     installation.apply(release("1.1", "exit 3"))
@@ -451,6 +452,7 @@ def test_a_busy_installation_is_not_waited_for_long(root, installation, release,
 # --- what the app says ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_program_from_elsewhere_confirms_nothing(root, installation, release, computer):
     """A test or a developer's run of the source is not the installed version."""
     installation.apply(release("1.1", "exit 3"))
@@ -484,6 +486,7 @@ def test_no_way_back(root, installation, release, monkeypatch, computer):
     assert [computer.start()[0] for _ in range(3)] == [4, 4, 3]
 
 
+@pytest.mark.slow
 def test_no_way_back_after_the_next_version_was_installed(root, installation, release, monkeypatch, computer):
     """The next one must not lead to what cannot read the data."""
     made = installation.apply(release("1.1", "exit 3"))
@@ -495,6 +498,7 @@ def test_no_way_back_after_the_next_version_was_installed(root, installation, re
     assert [computer.start()[0] for _ in range(3)] == [4, 4, 3]
 
 
+@pytest.mark.slow
 def test_no_way_back_that_cannot_be_stored_is_no_confirmation(root, installation, release, monkeypatch):
     """The app learns it before it changes the data."""
     made = installation.apply(release("1.1", "exit 3"))
@@ -527,6 +531,7 @@ def test_an_explicit_installation_begins_anew(root, installation, release, monke
     assert not (made.folder / ".licclient-confirmed").exists()
 
 
+@pytest.mark.slow
 def test_a_marker_in_the_archive_confirms_nothing(root, installation, release, computer):
     """A vendor has packed the folder of a version that he had tried."""
     files = APP | {"photo-lab": b"#!/bin/sh\nexit 3\n", ".licclient-confirmed": b""}
@@ -534,7 +539,7 @@ def test_a_marker_in_the_archive_confirms_nothing(root, installation, release, c
     assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @both_launchers
 def test_another_file_of_the_same_version(root, installation, release, computer):
     """It is left like any other; its number is not noted, since the good one has it as well."""

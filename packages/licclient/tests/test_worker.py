@@ -69,6 +69,7 @@ async def test_the_first_word_comes_from_the_disk(app, license_service, license_
     assert license_service.count("verify") == 1
 
 
+@pytest.mark.slow
 async def test_an_outage_from_beginning_to_end(app, license_service, license_clock, eventually, settled):
     """72 hours of grace after the cache has run out; then unconfirmed, asking on; then valid again."""
     license_service.issue("Notes", activated=True)

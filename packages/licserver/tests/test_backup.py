@@ -96,6 +96,7 @@ def test_a_table_is_written_piece_by_piece(stocked, monkeypatch, clock, tmp_path
     restored.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("into", ENGINES)
 def test_nobody_is_signed_in_after_a_restore(world, into, clock, tmp_path, request):
     """A session of the backup's day may have been ended since; name and password are the backup's."""
@@ -196,7 +197,7 @@ def damaged(held: bytes, kind: str) -> bytes:
             return held[:at] + bytes([held[at] ^ 1]) + held[at + 1 :]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "kind",
     [

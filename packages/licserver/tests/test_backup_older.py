@@ -88,7 +88,7 @@ def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
     return written
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("into", ENGINES)
 @pytest.mark.parametrize("revision", OLDER)
 def test_an_older_schema_is_upgraded_on_its_way_in(world, revision, into, clock, tmp_path, request):

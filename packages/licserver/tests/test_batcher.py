@@ -232,6 +232,7 @@ class SlowStore:
         """Close nothing."""
 
 
+@pytest.mark.slow
 async def test_an_activation_behind_a_slow_one_fails_in_time():
     """It would be part of the second transaction, and have its response after 2.8 s."""
     queries = PublicQueries(SlowStore())

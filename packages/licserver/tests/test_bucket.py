@@ -64,6 +64,7 @@ async def get(site, link, method="GET", **more: Any):
 # --- storing ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("content", [b"", CONTENT, LARGE], ids=["empty", "small", "in parts"])
 async def test_what_is_stored_is_there_whole(make_world, bucket, content):
     """One object under its digest, of its size; storing it again uploads nothing and changes nothing."""

@@ -83,6 +83,7 @@ async def test_a_head_has_32_kib_in_all(make_world, open_site, before):
     assert answer.startswith(b"HTTP/1.1 200 OK")
 
 
+@pytest.mark.slow
 async def test_who_has_asked_once_may_be_idle_and_then_not_for_ever(make_world, open_site, monkeypatch):
     """The limit for the first head ends no connection that is kept; the idle time does."""
     monkeypatch.setattr(connections, "MAX_IDLE_SECONDS", 1.5)
@@ -91,6 +92,7 @@ async def test_who_has_asked_once_may_be_idle_and_then_not_for_ever(make_world, 
     assert answer.count(b"HTTP/1.1 200 OK") == 2
 
 
+@pytest.mark.slow
 async def test_a_body_that_does_not_come_is_a_408(make_world, open_site):
     """Byte by byte or not at all: its time is one for the whole body, and the answer is JSON."""
     site = await open_site(make_world(body_timeout=0.3))
@@ -179,6 +181,7 @@ async def read_after(site, request, event, seconds):
     return bytes(received)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["folder", pytest.param("bucket", marks=pytest.mark.slow)])
 async def test_who_takes_nothing_of_a_file_is_cut_off(make_world, open_site, request, place, cut_off):
     """A reader who stands still loses the connection; who comes back gets all of it."""

@@ -122,6 +122,7 @@ def test_a_former_primary_is_never_used_again(hosts):
     assert str(refused.value) == message
 
 
+@pytest.mark.slow
 def test_a_former_primary_is_known_after_a_restart(hosts, tmp_path):
     """By what the data folder keeps; a fresh cluster that was filled from a backup is another system."""
     connector(tmp_path).connect(hosts(first=OLD, second=NEW).open)
@@ -153,6 +154,7 @@ def test_one_name_that_moves_to_another_host_is_noticed(hosts):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_no_answer_at_all_is_reported_in_time(hosts):
     """Of both hosts: after a second and a half."""
     began = time.monotonic()

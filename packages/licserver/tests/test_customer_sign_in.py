@@ -108,6 +108,7 @@ async def test_what_is_typed_as_an_address_is_never_searched_for(world, open_bro
     assert sent_codes(world) == []
 
 
+@pytest.mark.slow
 async def test_the_time_of_an_answer_does_not_show_whether_a_mail_was_written(open_browser):
     """Writing one takes a millisecond, which some requests would show: all take a tenth of a second."""
     seconds = []

@@ -332,6 +332,7 @@ def test_a_patch_begins_with_a_file_of_its_kind(make_world, tmp_path):
         assert world.services.patches.list_missing(**job.payload) == []
 
 
+@pytest.mark.slow
 @both_engines
 def test_a_backup_keeps_each_kind(world, publish_all, tmp_path):
     """The files of a version are the same after a restore, into SQLite."""

@@ -57,7 +57,7 @@ def failing_check(cli):
     return str(printed.value)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", LOST)
 def test_a_lost_database_stops_everything(bare_cli, tmp_path, case):
     """Nothing starts and nothing is changed; one sentence says what to do, and a restore does it."""

@@ -75,6 +75,7 @@ def test_every_worker_reports_what_all_have_counted(program, workers):
         assert "CP-" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_address", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_vendors_side_is_counted_as_well(program, own_address):
     """An alarm on faults hears of the admin API and the console, wherever they are; so of a wrong method."""

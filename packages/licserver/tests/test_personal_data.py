@@ -413,6 +413,7 @@ def test_a_restore_erases_again(bare_cli, tmp_path):
         file.unlink()
 
 
+@pytest.mark.slow
 def test_a_restore_elsewhere_names_the_list(bare_cli, tmp_path):
     """On a new machine nothing tells which customers have been erased since the backup."""
     hint = f"to erase them again, copy {FILE}"
@@ -641,6 +642,7 @@ def _kill_at(monkeypatch: pytest.MonkeyPatch, kill: int, *, is_committed: bool) 
     monkeypatch.setattr(Database, "writing", dying)
 
 
+@pytest.mark.slow
 @both_engines
 @pytest.mark.parametrize("keep", [False, True], ids=["all", "keep"])
 def test_an_erasure_that_is_killed_anywhere_goes_on(sold, monkeypatch, small_batches, keep):
@@ -717,6 +719,7 @@ def _leave_in_gap(world: Any, text: str) -> None:
         connection.execute("DELETE FROM split WHERE text = ?", (text,))
 
 
+@pytest.mark.slow
 def test_nothing_of_an_erased_person_is_in_the_files(world):
     """Neither in free pages of the database nor in its log, nor in gaps of pages that were split."""
     _sell_to_both(world, 100)

@@ -281,7 +281,7 @@ async def test_a_flood_is_turned_away_before_anything_is_done_for_it(make_world,
     assert (await site.call("GET", "/healthz"))[0] == 200  # from this machine: not counted
 
 
-@pytest.mark.sampled(1, "where")
+@pytest.mark.sampled(1)
 @sqlite_only
 @pytest.mark.parametrize("where", ["/api/v1/update-check", "/admin/api/v1/products", "/console/sign-in"])
 async def test_after_a_burst_an_address_is_served_after_the_announced_time(make_world, open_site, where):
@@ -433,6 +433,7 @@ async def test_a_mistake_does_not_end_the_sharing_of_counts(monkeypatch, caplog)
     assert "counted by this process alone" in caplog.text
 
 
+@pytest.mark.sampled(1)
 @sqlite_only
 @pytest.mark.parametrize("trouble", ["stopped", "frozen"])
 async def test_without_its_redis_a_server_counts_by_itself(

@@ -285,6 +285,7 @@ async def _refused(held, most=MAX_LARGE):
     assert {stream.status.result() for stream in held if stream.status.done()} <= {429}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("addresses", [1, 4, 17, 40])
 @sqlite_only
 async def test_stalled_large_deliveries_keep_no_shop_out(site, world, addresses):
@@ -312,6 +313,7 @@ async def test_addresses_with_few_large_deliveries_come_first(site, world):
         await connection.close()
 
 
+@pytest.mark.slow
 @sqlite_only
 async def test_a_shop_that_has_signed_gives_way_to_no_stranger(site, world, monkeypatch):
     """Forty addresses send new ones, faster than the slow shop; a stranger in its place gives way."""

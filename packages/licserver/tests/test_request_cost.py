@@ -324,7 +324,7 @@ SAMPLE: Final = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @needs_proc
 @pytest.mark.parametrize("name", SAMPLE, ids=" ".join)
 def test_what_once_cost_more_than_its_share_does_not(meter, name):

@@ -45,6 +45,7 @@ def seen(world, key, domain):
     note_seen(world.services.database, [Seen(license_id, Environment(domain, "192.0.2.1"), world.clock())])
 
 
+@pytest.mark.slow
 def test_who_was_not_seen_for_long_gives_the_slot_back(activate):
     """Forty days after it was last seen a slot is free; one that was seen meanwhile stays; it is logged."""
     world = activate.world

@@ -165,6 +165,7 @@ def test_a_fact_that_arrives_amid_an_order_counts_at_once(world, monkeypatch):
     assert all(license_.revoked_at for license_ in licenses(world))
 
 
+@pytest.mark.slow
 async def test_an_ordinary_sale_is_done_amid_large_orders(world, monkeypatch):
     """Eight of them, as many as a process takes at once: it waits for none of them to end."""
     monkeypatch.setattr(module, "ISSUE_BATCH", 2)

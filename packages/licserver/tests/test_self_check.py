@@ -255,6 +255,7 @@ DEAD = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", DEAD)
 def test_a_dead_bucket_is_reported_before_anything_lies_in_it(make_world, clock, bucket, monkeypatch, case):
     """No release needs a file yet, and still it is reported; a bucket that is there is well, though empty."""

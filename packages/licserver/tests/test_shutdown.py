@@ -109,6 +109,7 @@ def test_a_process_that_ends_waits_for_no_silent_database(own_postgres):
     database.close()
 
 
+@pytest.mark.slow
 @sqlite_only
 async def test_a_download_that_nobody_reads_is_broken_off(world, tmp_path):
     """With the drain timeout; aiohttp waits twice as long, and with a timeout of 0 for ever."""

@@ -41,6 +41,7 @@ def test_two_servers_beside_each_other(tmp_path):
         verify(first.url, key)
 
 
+@pytest.mark.slow
 def test_a_project_that_does_not_use_it_pays_nothing():
     """The plugin that every pytest run loads imports neither aiohttp nor SQLAlchemy."""
     code = "import sys, licserver.pytest_plugin as p; print({'aiohttp', 'sqlalchemy'} & set(sys.modules))"

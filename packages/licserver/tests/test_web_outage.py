@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from harness import engines
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
@@ -31,6 +33,7 @@ async def test_a_broken_database_is_503_and_recovers(site, world, meddler, caplo
     assert (await site.call("GET", link))[0] == 200
 
 
+@pytest.mark.slow
 async def test_who_writes_for_long_holds_up_only_new_environments(site, world, meddler):
     """While another holds the lock, known environments are served; new ones soon get 503."""
     key = world.key(slots=2)

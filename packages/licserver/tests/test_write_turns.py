@@ -69,6 +69,7 @@ def test_a_thread_that_leaves_gaps_never_pauses() -> None:
     assert clock.pauses == []
 
 
+@pytest.mark.slow
 def test_other_writers_have_their_turns_while_an_order_of_1000_keys_is_issued(world, monkeypatch) -> None:
     """Another one writes after a few of its transactions, and does not wait for all of them."""
     monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
