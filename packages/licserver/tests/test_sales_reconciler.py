@@ -15,7 +15,7 @@ from harness.sales import add, licenses, process, receive, states, work
 from licserver.database.engine import Database
 from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import RetryJobError
+from licserver.errors import BuryJobError, InvalidInputError, RetryJobError
 from licserver.jobs.process import create_job_worker
 from licserver.services.sales import reconciler as module
 from licserver.services.sales.reconciler import SaleReconciler
@@ -89,6 +89,41 @@ def test_a_kill_amid_an_order_loses_no_key_and_repeats_none(make_world, monkeypa
     (mail,) = world.services.mail.list_jobs().items
     assert len({*mail.payload["license_ids"]}) == 10
     assert states(world, "standard") == ["done"]
+
+
+@both_engines
+@pytest.mark.parametrize("problem", ["a question", "a refusal"])
+def test_a_delivery_that_is_solved_at_once_does_not_stay_dead(world, problem, monkeypatch):
+    """Its job was given up after the next delivery had let it go on: it waited, with a job that was dead."""
+    add(world, "standard", mapped=False)
+    receive(world, "standard", bought(), "first")
+    receive(world, "standard", bought(order_id="1", customer_language="de"), "second")
+    queue = world.repositories.queue
+    first, second = queue.claim("sale", world.clock(), timedelta(minutes=1), 2)
+    sales, failure = world.services.sales, None
+    with monkeypatch.context() as patched:
+        if problem == "a refusal":
+            patched.setattr(SaleReconciler, "store", refuse)
+        try:
+            is_finished = sales.process(first.payload["event"], (), first)
+        except BuryJobError as error:
+            is_finished, failure = False, error
+    assert states(world, "standard") == ["dead", "waiting"]
+    world.services.sources.map("standard", "app", "app")
+    if problem == "a refusal":
+        sources = world.services.sources
+        sources.replay(first.payload["event"])
+    assert sales.process(second.payload["event"], (), second)
+    if not is_finished:  # as the worker does then
+        queue.bury(first, world.clock(), str(failure))
+    work(world)
+    assert states(world, "standard") == ["done", "done"]
+    assert queue.measure({"sale"}, world.clock())["sale"].dead == 0
+
+
+def refuse(*_arguments: Any) -> None:
+    """Fail as a value does that cannot be stored."""
+    raise InvalidInputError("a value cannot be stored")
 
 
 @both_engines

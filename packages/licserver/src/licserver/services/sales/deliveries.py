@@ -66,13 +66,13 @@ class SaleService(Service):
         Args:
             event_id: The delivery's.
             fetched: What the shop's API has reported of it.
-            job: Finished in the same transaction.
+            job: Finished, or given up, in the same transaction.
 
         Returns:
-            Whether the job was finished.
+            Whether the job was finished or given up.
 
         Raises:
-            BuryJobError: a person has to do something first; what could be done is done.
+            BuryJobError: Without a job: a person has to do something first; what could be done is done.
         """
         work = self.start(event_id, fetched, job)
         while not work.go_on():
@@ -120,17 +120,17 @@ class DeliveryWork:
         """Do a part, a transaction of 0.2 s at most; return whether all is done.
 
         Raises:
-            BuryJobError: a person has to do something first; what could be done is done.
+            BuryJobError: Without a job: a person has to do something first; what could be done is done.
             RetryJobError: another delivery of the same contract is being processed.
         """
         try:
             progress = self._do_part()
         except InvalidInputError as wrong:  # rolled back; the same would fail again
             progress = _Progress(is_over=True, problem=str(wrong)[:MAX_PROBLEM_CHARS])
-            self._context.repositories.sales.set_event(
-                self._event_id, DEAD, progress.problem, self._context.now()
-            )
-        if progress.problem:
+            with self._context.transaction() as tx:
+                tx.repositories.sales.set_event(self._event_id, DEAD, progress.problem, tx.now())
+                self._end_job(tx, progress)
+        if progress.problem and self._job is None:
             raise BuryJobError(progress.problem)
         return progress.is_over
 
@@ -139,9 +139,21 @@ class DeliveryWork:
             self._plan = self._make_plan()
         with self._context.transaction() as tx:
             progress = self._apply(tx)
-            if self._job is not None and progress.is_over and not progress.problem and not self._stays:
-                tx.repositories.queue.finish(self._job, tx.now())
+            if progress.is_over:
+                self._end_job(tx, progress)
         return progress
+
+    def _end_job(self, tx: Context, progress: _Progress) -> None:
+        """Finish the job, or give it up, together with its delivery.
+
+        Later, another delivery may have let this one go on meanwhile, and its job would be dead.
+        """
+        if self._job is None:
+            return
+        if progress.problem:
+            tx.repositories.queue.bury(self._job, tx.now(), progress.problem)
+        elif not self._stays:
+            tx.repositories.queue.finish(self._job, tx.now())
 
     def _make_plan(self) -> LargePlan | None:
         sales = self._context.repositories.sales
