@@ -23,14 +23,14 @@ from licclient._core.policy import (
     holds_until,
     is_alike,
     is_below,
-    is_due,
+    is_check_due,
     is_link_good,
     is_newer,
     is_offer,
     is_version,
     later,
     mark,
-    next_check,
+    next_verify_at,
     unless_unreadable,
     wrong_product,
 )
@@ -238,7 +238,7 @@ def test_a_signed_success_counts_from_its_signature(behind, seen, slow_by):
 def test_when_a_success_is_confirmed_next_and_until_when_it_holds():
     """After the cache; through cache and grace, and never past its last day (D-41)."""
     held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
-    assert next_check(held, settings()) == START + 24 * HOUR
+    assert next_verify_at(held, settings()) == START + 24 * HOUR
     for expiry, end in [
         (None, START + 96 * HOUR),
         (date(2026, 12, 24), START + 96 * HOUR),
@@ -267,7 +267,7 @@ NOT_NEWER = LicenseRefusedError(Reason.NO_VERSION, "Nothing is published.")
 def test_checks_are_due_by_the_clock(spread, later):
     """Not within twelve hours, always after thirteen and a bit or when the last lies in the future (D-46)."""
     last = replace(begin_update_check(None, START, spread), answered=True)
-    due = is_due(last, START + later, settings())
+    due = is_check_due(last, START + later, settings())
     if -CLOCK_TOLERANCE <= later < 12 * HOUR:
         assert not due
     if later < -CLOCK_TOLERANCE or later >= 13.2 * HOUR:
@@ -283,7 +283,7 @@ def test_an_attempt_without_an_answer_counts_for_less_than_an_hour(spread, later
     """Never within half an hour, and never within the twelve hours of an answer before it (D-50)."""
     answered = None if answered_before is None else begin_update_check(None, START - answered_before, spread)
     last = begin_update_check(answered and end_update_check(answered, NOT_NEWER), START, spread)
-    due = is_due(last, START + later, settings())
+    due = is_check_due(last, START + later, settings())
     is_ahead = later < -CLOCK_TOLERANCE
     knows = answered_before is not None and answered_before + later >= -CLOCK_TOLERANCE
     if not is_ahead and (later < HOUR / 2 or (knows and later + answered_before < 12 * HOUR)):
@@ -307,7 +307,7 @@ def test_a_check_is_due_to_the_instant(spread, later, due):
     """A tenth of the wait is the most that is added, and five minutes the most that a clock may be behind."""
     last = begin_update_check(None, START, spread)
     assert last == UpdateCheckRecord(START, 0.1 * spread, answered=False, listing=None)
-    assert is_due(end_update_check(last, NOT_NEWER), START + later, settings()) is due
+    assert is_check_due(end_update_check(last, NOT_NEWER), START + later, settings()) is due
 
 
 @pytest.mark.parametrize(
@@ -323,8 +323,8 @@ def test_a_check_is_due_to_the_instant(spread, later, due):
 def test_an_unanswered_check_is_due_to_the_instant(spread, later, due):
     """Half an hour later, and up to as much again, so that not all of a fleet come back at once."""
     last = end_update_check(begin_update_check(None, START, spread), ServiceUnavailableError())
-    assert is_due(last, START + later, settings()) is due
-    assert is_due(None, START, settings())
+    assert is_check_due(last, START + later, settings()) is due
+    assert is_check_due(None, START, settings())
 
 
 @pytest.mark.parametrize(

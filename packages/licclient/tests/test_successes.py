@@ -141,7 +141,7 @@ def test_the_latest_instant_seen_is_written_down(make, held, kind, tmp_path, lat
     subject = successes.subject(KEY, DOMAIN)
     successes.put(subject, held)
     expected = held._replace(seen_at=NOW + marked)
-    assert successes.find_marked(subject, NOW + later) == expected
+    assert successes.find_and_mark(subject, NOW + later) == expected
     assert make().find(subject) == expected
     assert seen_at(tmp_path, kind) == (NOW + marked).isoformat()
 
@@ -149,7 +149,7 @@ def test_the_latest_instant_seen_is_written_down(make, held, kind, tmp_path, lat
 def test_nothing_is_marked_where_nothing_is(make, kind, tmp_path):
     """No record is made of it."""
     successes = make()
-    assert successes.find_marked(successes.subject(KEY, DOMAIN), NOW) is None
+    assert successes.find_and_mark(successes.subject(KEY, DOMAIN), NOW) is None
     assert seen_at(tmp_path, kind) is None
 
 
@@ -181,10 +181,10 @@ def test_what_another_process_does_meanwhile_counts(make, held, kind, tmp_path, 
         elif what == "breaks it":
             path.write_bytes(seal(subject.name, {"nothing": 1}))
         else:
-            there.find_marked(subject, NOW + 2 * HOUR)
+            there.find_and_mark(subject, NOW + 2 * HOUR)
 
     state.meddle = meddle
-    found = here.find_marked(subject, NOW + HOUR)
+    found = here.find_and_mark(subject, NOW + HOUR)
     assert found == (held._replace(seen_at=NOW + 2 * HOUR) if what == "has marked it" else None)
     assert make().find(subject) == found
     assert path.exists() is (what != "forgets it")

@@ -8,8 +8,8 @@ The life of one success, with `checked_at` as its start::
                                          └ ask the server; no answer: still a License
     whatever comes first: the end (UTC) of the key's own expiry day
 
-These instants are by the service's clock (`_schedule`). What is shown, and when a worker calls, is by this
-computer's, which may be slow (D-116): `next_check`, `holds_until`.
+These instants are by the service's clock (`_ends_of`). What is shown, and when a worker calls, is by this
+computer's, which may be slow (D-116): `next_verify_at`, `holds_until`.
 """
 
 from dataclasses import replace
@@ -99,7 +99,7 @@ def service_time(cached: CachedLicense, now: datetime) -> datetime:
 
 
 def _state_at(cached: CachedLicense, at: datetime, settings: Settings) -> CacheState:
-    return _state_by(_schedule(cached, settings), at)
+    return _state_by(_ends_of(cached, settings), at)
 
 
 def _state_by(schedule: tuple[datetime, datetime], at: datetime) -> CacheState:
@@ -114,7 +114,7 @@ def _is_past(at: datetime, end: datetime) -> bool:
     return end <= at and end < _LAST
 
 
-def _schedule(cached: CachedLicense, settings: Settings) -> tuple[datetime, datetime]:
+def _ends_of(cached: CachedLicense, settings: Settings) -> tuple[datetime, datetime]:
     """Return when a success ceases to be fresh, and when it is over, by the service's clock."""
     fresh_until = later(cached.checked_at, settings.cache_for)
     ends_at = later(cached.checked_at, settings.cache_for + settings.grace)
@@ -125,9 +125,9 @@ def _schedule(cached: CachedLicense, settings: Settings) -> tuple[datetime, date
     return min(fresh_until, ends_at), ends_at
 
 
-def next_check(cached: CachedLicense, settings: Settings) -> datetime:
+def next_verify_at(cached: CachedLicense, settings: Settings) -> datetime:
     """Return from when on the service is asked again, by this computer's clock."""
-    return later(_schedule(cached, settings)[0], -cached.slow_by)
+    return later(_ends_of(cached, settings)[0], -cached.slow_by)
 
 
 def holds_until(cached: CachedLicense, settings: Settings) -> datetime:
@@ -135,7 +135,7 @@ def holds_until(cached: CachedLicense, settings: Settings) -> datetime:
 
     At the end of the key's last day it is the last second of that day, and not the first one of the next.
     """
-    ends_at = _schedule(cached, settings)[1]
+    ends_at = _ends_of(cached, settings)[1]
     expiry = cached.verified.expiry
     if expiry is not None and ends_at.date() > expiry:
         ends_at -= timedelta(seconds=1)
@@ -169,7 +169,7 @@ def mark(cached: CachedLicense, now: datetime, settings: Settings) -> CachedLice
     at = later(now, cached.slow_by)
     if at <= cached.seen_at:
         return cached
-    schedule = _schedule(cached, settings)
+    schedule = _ends_of(cached, settings)
     crossed = _state_by(schedule, at) is not _state_by(schedule, cached.seen_at)
     return cached._replace(seen_at=at) if crossed or at - cached.seen_at > MARK_EVERY else cached
 
@@ -276,7 +276,7 @@ def is_alike(product: str, other: str) -> bool:
 # --- updates ----------------------------------------------------------------------------------
 
 
-def is_due(last: "UpdateCheckRecord | None", now: datetime, settings: Settings) -> bool:
+def is_check_due(last: "UpdateCheckRecord | None", now: datetime, settings: Settings) -> bool:
     """Return whether an update check may be made (D-46)."""
     due_at = check_due_at(last, now, settings)
     return due_at is None or now >= due_at

@@ -11,7 +11,7 @@ from licclient._core.policy import (
     check_due_at,
     evaluate,
     holds_until,
-    next_check,
+    next_verify_at,
 )
 from licclient._core.status import Outcome
 from licclient._core.update_model import UpdateCheckRecord
@@ -64,7 +64,7 @@ def next_verify(
         return tried_at + settings.cache_for
     due = _Due(started_at, timedelta(0))
     if cached is not None and holds:
-        due_at = next_check(cached, settings)
+        due_at = next_verify_at(cached, settings)
         remaining = holds_until(cached, settings) - max(due_at, started_at)
         longest = max(remaining / GRACE_PART, timedelta(0))
         window = min(_window(due_at, started_at, settings.cache_for), longest)

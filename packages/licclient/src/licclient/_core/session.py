@@ -393,7 +393,7 @@ def find_success(
 ) -> tuple[CachedLicense | None, StateUnreadableError | None]:
     """Return the remembered success, and why it cannot be read: the service may be asked all the same."""
     try:
-        return session.successes.find_marked(subject, now), None
+        return session.successes.find_and_mark(subject, now), None
     except StateUnreadableError as problem:
         return None, problem
 

@@ -14,7 +14,7 @@ from licclient._core.policy import (
     CacheState,
     evaluate,
     holds_until,
-    next_check,
+    next_verify_at,
     service_time,
     wrong_product,
 )
@@ -243,7 +243,7 @@ def evaluate_status(
         _days_until(verified.expiry, cached, now),
         cached.checked_at,
         source,
-        next_check(cached, settings),
+        next_verify_at(cached, settings),
         holds_until(cached, settings) if source is not None else None,
         update,
         reason,
@@ -276,7 +276,7 @@ def _find_state(
             failed = (
                 last is not None
                 and isinstance(last.answer, ServiceUnavailableError)
-                and last.ended_at >= next_check(cached, settings)
+                and last.ended_at >= next_verify_at(cached, settings)
             )
             return (LicenseState.GRACE if failed else LicenseState.VALID), Source.GRACE, None
         case CacheState.OVER | CacheState.CLOCK_SET_BACK:

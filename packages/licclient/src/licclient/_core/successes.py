@@ -64,7 +64,7 @@ class Successes:
         """Return the stored success, or None when there is no valid one."""
         return self._read_valid(subject, self._state.load(subject.name))
 
-    def find_marked(self, subject: Subject, now: datetime) -> CachedLicense | None:
+    def find_and_mark(self, subject: Subject, now: datetime) -> CachedLicense | None:
         """Return a success, and note the latest instant that the clock has shown (D-43)."""
         cached = self.find(subject)
         if cached is None or mark(cached, now, self._settings) is cached:

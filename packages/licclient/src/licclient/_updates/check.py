@@ -16,7 +16,7 @@ from licclient._core.policy import (
     begin_update_check,
     end_update_check,
     is_below,
-    is_due,
+    is_check_due,
     is_link_good,
     is_newer,
     is_offer,
@@ -130,7 +130,7 @@ def _known_result(session: Session, installed: str) -> UpdateCheck | None:
     name = None if activation is None else checks_of(session, activation)
     if activation is None or name is None:
         return None
-    if is_due(read_update_check(session.storage.load(name)), session.now(), session.settings):
+    if is_check_due(read_update_check(session.storage.load(name)), session.now(), session.settings):
         return None
     return _remembered_result(session, name, installed)
 
@@ -182,14 +182,14 @@ def _evaluate_record(
 def _begin_check(session: Session, name: str, *, force: bool) -> bool:
     """Note an attempt before it is made; False when none is due, or not any more."""
     now = session.now()
-    if not force and not is_due(read_update_check(session.storage.load(name)), now, session.settings):
+    if not force and not is_check_due(read_update_check(session.storage.load(name)), now, session.settings):
         return False
     is_claimed = False
 
     def claim(document: Document | None) -> Document | None:
         nonlocal is_claimed
         last = read_update_check(document)
-        is_claimed = force or is_due(last, now, session.settings)
+        is_claimed = force or is_check_due(last, now, session.settings)
         return write_update_check(begin_update_check(last, now, _random_spread())) if is_claimed else document
 
     session.storage.change(name, claim)

@@ -27,6 +27,13 @@ class Move(NamedTuple):
     environments: frozenset[Environment]
 
 
+class MoveHistory(NamedTuple):
+    """The moves of a license that use up its number, the earliest first, and those that are free or over."""
+
+    counted: list[Move]
+    uncounted: list[Move]
+
+
 class Computer(NamedTuple):
     """The activations of one domain, which are freed and moved together."""
 
@@ -91,8 +98,8 @@ class ComputerList(NamedTuple):
 
 def counted_moves(
     moves: Iterable[Move], active: Collection[Environment], now: datetime, policy: EnvironmentPolicy
-) -> tuple[list[Move], list[Move]]:
-    """Split moves into those that count, the earliest first, and the rest.
+) -> MoveHistory:
+    """Split moves into those that count and the rest.
 
     The last move does not count if its computer is back, and neither does the move before it: a return is
     free. With a third computer in turn, each move counts.
@@ -107,7 +114,7 @@ def counted_moves(
     while returned := [move for move in counted[-2:] if _is_back(move, active, policy)]:
         counted.remove(returned[-1])
         uncounted.append(returned[-1])
-    return counted, uncounted
+    return MoveHistory(counted, uncounted)
 
 
 def _is_back(move: Move, active: Collection[Environment], policy: EnvironmentPolicy) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from licserver.database.repositories.webhooks import NewEvent, activation_event
@@ -13,6 +14,7 @@ from licserver.domain.moves import (
     Computer,
     ComputerList,
     Move,
+    MoveHistory,
     MoveRecord,
     RefusedMove,
     counted_moves,
@@ -70,16 +72,12 @@ class MoveService(Service):
                 moved
             ).items()
         }
-        counted = [
-            counted_moves(moves.get(license_.id, ()), active.get(license_.id, ()), now, product.policy)[0]
-            for license_, product in licenses
-        ]
-        return [
-            (max(0, allowed - len(license_moves)), next_move(license_moves, allowed, now))
-            for allowed, license_moves in zip(
-                (product.customer_moves for _, product in licenses), counted, strict=True
-            )
-        ]
+        left = list[tuple[int, datetime | None]]()
+        for license_, product in licenses:
+            of_license = moves.get(license_.id, ()), active.get(license_.id, ())
+            counted, allowed = counted_moves(*of_license, now, product.policy).counted, product.customer_moves
+            left.append((max(0, allowed - len(counted)), next_move(counted, allowed, now)))
+        return left
 
     def free_slot(self, license_: IssuedLicense, environment: Environment) -> None:
         """Free the slot of an environment.
@@ -113,7 +111,8 @@ class MoveService(Service):
         latest = licenses.list_by_last_seen(license_.id, MAX_COMPUTERS)
         computers = [(self._id(license_.id, each.domain), each) for each in group_computers(latest)]
         product = find_product(context, license_.product_slug)
-        allowed, (counted, _) = product.customer_moves, _counted(context, license_, product, environment)
+        allowed = product.customer_moves
+        counted = _load_history(context, license_, product, environment).counted
         next_at = next_move(counted, allowed, now)
         moved_to = find_moved_to(moves.list_records(license_.id), environment.domain)
         if moved_to is not None and licenses.has_slot(license_.id, environment.domain):
@@ -152,10 +151,10 @@ class MoveService(Service):
             latest = group_computers(licenses.list_by_last_seen(license_.id, MAX_COMPUTERS))
             meant = (computer for computer in latest if self._id(license_.id, computer.domain) == computer_id)
             product = find_product(tx, license_.product_slug)
-            moves = _counted(tx, license_, product, environment)
-            verdict = evaluate_move(next(meant, None), moves[0], product.customer_moves, now)
+            history = _load_history(tx, license_, product, environment)
+            verdict = evaluate_move(next(meant, None), history.counted, product.customer_moves, now)
             if isinstance(verdict, Computer):
-                _hand_over(tx, license_, verdict, environment, machine or _NO_MACHINE, moves)
+                _hand_over(tx, license_, verdict, environment, machine or _NO_MACHINE, history)
         return verdict
 
     def take_idle_slot(
@@ -180,10 +179,10 @@ class MoveService(Service):
             if verdict is not VerifyRefusal.ENVIRONMENT or snapshot is None:
                 return verdict
             source, product = _find_idle(tx, license_), find_product(tx, license_.product_slug)
-            moves = _counted(tx, license_, product, environment)
-            if source is None or next_move(moves[0], product.customer_moves, now) != now:
+            history = _load_history(tx, license_, product, environment)
+            if source is None or next_move(history.counted, product.customer_moves, now) != now:
                 return verdict
-            _hand_over(tx, license_, source, environment, machine or _NO_MACHINE, moves)
+            _hand_over(tx, license_, source, environment, machine or _NO_MACHINE, history)
         return Valid(snapshot, takes_slot=True)
 
     def computer_id(self, key: str, domain: str) -> bytes:
@@ -219,10 +218,10 @@ class MoveService(Service):
             if (until := max(filter(None, held.values()), default=now)) > now:
                 raise HeldOfflineError(until)
             product = find_product(tx, current.product_slug)
-            counted, uncounted = _counted(tx, current, product)
-            if (next_at := next_move(counted, product.customer_moves, now)) != now:
+            history = _load_history(tx, current, product)
+            if (next_at := next_move(history.counted, product.customer_moves, now)) != now:
                 raise _refusal(product.customer_moves, next_at)
-            _release(tx, current, meant, (counted, uncounted), now)
+            _release(tx, current, meant, history, now)
         return len(meant)
 
 
@@ -237,11 +236,11 @@ def _hand_over(
     source: Computer,
     environment: Environment,
     machine: Machine,
-    moves: tuple[list[Move], list[Move]],
+    history: MoveHistory,
 ) -> None:
     """Free all slots of a computer, and give one to an environment; the number in use does not grow."""
     now, repositories = tx.now(), tx.repositories
-    at = _release(tx, license_, source.environments, moves, now, to=mask_domain(environment.domain))
+    at = _release(tx, license_, source.environments, history, now, to=mask_domain(environment.domain))
     _activate(tx, license_, environment, machine)
     if source.domain == environment.domain:
         return  # its address has changed: nothing to report to another computer
@@ -278,18 +277,17 @@ def _release(
     tx: Context,
     license_: IssuedLicense,
     meant: Collection[Environment],
-    moves: tuple[list[Move], list[Move]],
+    history: MoveHistory,
     now: datetime,
     **details: str,
 ) -> datetime:
     """Free the slots of some environments as one move; return its instant, which no other move has."""
-    counted, uncounted = moves
     for environment in meant:
         tx.repositories.licenses.remove_activation(license_.id, environment)
     # Each move needs a different instant: the clock may repeat an instant, or go back.
-    latest = max((move.at for move in (*counted, *uncounted)), default=now - _INSTANT)
+    latest = max((move.at for move in chain(*history)), default=now - _INSTANT)
     move = Move(max(now, latest + _INSTANT), frozenset(meant))
-    tx.repositories.moves.replace(license_.id, uncounted, move)
+    tx.repositories.moves.replace(license_.id, history.uncounted, move)
     places = [f"{environment.domain} {environment.ip}" for environment in sorted(meant)]
     details = {"computer": mask_domain(next(iter(meant)).domain), **details}
     subject = places[0] if places else ""
@@ -300,10 +298,10 @@ def _release(
     return move.at
 
 
-def _counted(
+def _load_history(
     context: Context, license_: IssuedLicense, product: Product, returning: Environment | None = None
-) -> tuple[list[Move], list[Move]]:
-    """Return the moves that count, and the rest.
+) -> MoveHistory:
+    """Return the moves of a license.
 
     Args:
         returning: An environment that is about to get a slot: its own return is free as well (D-218).
