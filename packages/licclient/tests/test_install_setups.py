@@ -1,5 +1,6 @@
 """Set-ups of Windows up to the script that runs them, and receipts (D-352, D-353); `tests/wine` runs them."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -197,11 +198,20 @@ def test_only_windows_verifies_its_signatures(tmp_path):
         _publisher.read_publisher(Path(tmp_path))
 
 
-@pytest.mark.parametrize(("is_on", "note", "reports"), [(True, "5", 1), (False, "5", 0), (True, None, 0)])
+@pytest.mark.parametrize(
+    ("is_on", "note", "codes"),
+    [
+        (True, "5\r\n", [5]),
+        (True, "-2147023673", [0x800704C7]),
+        (True, "timed-out", [None]),
+        (False, "5", []),
+        (True, None, []),
+    ],
+)
 async def test_a_set_up_in_vain_is_reported_once_if_the_app_has_asked_for_it(
-    make_client, store, here, key, spawned, tmp_path, clock, is_on, note, reports
+    make_client, store, here, key, spawned, tmp_path, clock, is_on, note, codes
 ):
-    """As a version that was rolled back; not while it is still under way."""
+    """As a version that was rolled back, with its exit code; not while it is still under way."""
     client = make_client(updates=Updates(report_rollbacks=is_on))
     store.content, store.digest = SETUP, digest(SETUP)
     await client.install_update((await client.check_for_update(key)).update, key=key, installation=here)
@@ -217,5 +227,7 @@ async def test_a_set_up_in_vain_is_reported_once_if_the_app_has_asked_for_it(
     store.service.script = script
     for _ in range(2):
         await client.check_for_update(key, force=True)
-    assert store.service.count("rolled-back") == reports
+    sent = [json.loads(request.body) for request in store.service.requests if "rolled-back" in request.path]
+    assert [report.get("exit_code") for report in sent] == codes
+    assert all(("exit_code" in report) == (report.get("exit_code") is not None) for report in sent)
     assert spawned

@@ -178,6 +178,24 @@ async def test_an_installation_that_went_back_is_counted_once(site, world, publi
 
 
 @engines.sqlite_only
+async def test_the_vendor_sees_how_set_ups_ended(site, world, publish, activate):
+    """By the exit code, most often first; what is no such number is a report without one (D-393)."""
+    key = world.key(slots=20)
+    publish("1.5", platform=WINDOWS)
+    publish("1.5")
+    codes = (1603, 1223, None, 1603, -1, 2**32, "1603", True, 1.5, 2**32 - 1)
+    for number, code in enumerate(codes):
+        activate(key, f"d{number}.example", "192.0.2.1")
+        body = {"license_key": key, "slug": "app", "version": "1.5", "domain": f"d{number}.example"}
+        body |= {"platform": WINDOWS if number % 2 else ""} | ({} if code is None else {"exit_code": code})
+        status, _, answer = await site.call("POST", REPORT, data=json.dumps(body).encode())
+        assert (status, answer) == (200, {"counted": True})
+    status = world.services.rollouts.get("app", "1.5")
+    assert status.rolled_back == 10
+    assert list(status.exit_codes.items()) == [(1603, 2), (1223, 1), (2**32 - 1, 1)]
+
+
+@engines.sqlite_only
 def test_the_command_line_has_rollouts(cli, tmp_path):
     """Publish with a plan, look, pause, resume, set the share and finish; slips are explained."""
     file = tmp_path / "app.zip"
@@ -209,6 +227,7 @@ async def test_the_admin_api_has_rollouts(api):
     assert (await api("PATCH", path, {}))[0] == 422
     _, found = await api("GET", path)
     assert (found["version"], found["rollout"]["plan"], found["rolled_back"]) == ("1.5", "50.00%", 0)
+    assert found["exit_codes"] == {}
 
 
 @engines.sqlite_only
@@ -230,3 +249,17 @@ async def test_the_console_has_rollouts(world, alice):
         await alice.post(path, act=act, percent=percent)
         assert expected in alice.text
     assert "Finish</button>" not in alice.text
+
+
+@engines.sqlite_only
+async def test_exit_codes_are_shown_where_rollbacks_are(world, alice, activate):
+    """In the console as numbers with a count, which a vendor looks up in his set-up's manual."""
+    world.publish("1.5")
+    key = world.key(slots=2)
+    for name in ("a.example", "b.example"):
+        activate(key, name, "192.0.2.1")
+        license_ = world.services.licenses.find_by_key(key)
+        assert world.services.rollouts.count_rollback(license_, "app", "1.5", name, "", 1603)
+    await alice.get("/console/products/app/releases/1.5")
+    assert "2 installations, as their apps report" in alice.text
+    assert "1603 (2)" in alice.text

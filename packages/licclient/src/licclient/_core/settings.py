@@ -92,7 +92,7 @@ class Updates:
             app that leaves a channel keeps its version until there is a higher stable one.
         check_every: Least time between two update checks, in seconds or as a timedelta; at least 12 hours.
         report_rollbacks: Whether to notify the vendor, once, of a version that `licclient.install` rolled
-            back here: version, platform, key and installation id.
+            back here, or whose set-up was in vain: version, platform, key, installation id and exit code.
         hand_over: Called with an `UpdateFeed` by `install_update` where WinSparkle or Sparkle updates this
             app: `licclient.install.WinSparkle`, `Sparkle`, or a function of your own.
     """

@@ -67,6 +67,17 @@ def read_attempt(document: Document) -> InstallAttempt:
     )
 
 
+def read_exit_code(note: str | None) -> int | None:
+    """Return the exit code of a set-up, if that was noted.
+
+    Windows' own codes are numbers of 32 bits that scripts show with a sign.
+    """
+    text = (note or "").strip()
+    if not text.removeprefix("-").isdecimal() or len(text) > len("-2147483648"):
+        return None
+    return int(text) % 2**32
+
+
 def is_same_version(first: str, second: str) -> bool:
     """Return whether two texts are the same version of PEP 440."""
     try:

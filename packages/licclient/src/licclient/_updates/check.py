@@ -29,7 +29,14 @@ from licclient._core.runners import Flow, Send
 from licclient._core.session import Session, check_name, no_key, of_channels, read_key
 from licclient._core.storage import read_with_retries
 from licclient._core.update_model import Listing, Manifest, Update, UpdateCheck, UpdateCheckRecord
-from licclient._updates.attempts import CODE, attempt_name, is_held_back, is_same_version, read_attempt
+from licclient._updates.attempts import (
+    CODE,
+    attempt_name,
+    is_held_back,
+    is_same_version,
+    read_attempt,
+    read_exit_code,
+)
 from licclient._updates.rollbacks import is_settled, report_call
 from licclient._updates.signed_releases import SignedReleases
 from licclient.errors import (
@@ -244,11 +251,12 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
     """Report each version that was rolled back or not installed here once, now or later (D-232)."""
     settings = session.settings
     name = record_name("reported", settings.server, slug)
-    for version in (*list_rolled_back(), *_list_failed(session, slug)):
+    rolled_back = ((version, None) for version in list_rolled_back())
+    for version, code in (*rolled_back, *_list_failed(session, slug)):
         if version in _read_reported(session.storage.load(name)):
             continue
         domain, platform = session.domain(), own_platform(settings.platform)
-        call = report_call(settings, key, slug, version, domain, platform)
+        call = report_call(settings, key, slug, version, domain, platform, code)
         attempt = yield Send(call, settings.timeout.total_seconds())
         if not isinstance(attempt.result, responses.Reply) or not is_settled(attempt.result):
             return
@@ -259,14 +267,15 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
         session.storage.change(name, remember)
 
 
-def _list_failed(session: Session, slug: str) -> list[str]:
-    """Return the version whose set-up has ended here and did not bring it, in a list; mostly none."""
+def _list_failed(session: Session, slug: str) -> list[tuple[str, int | None]]:
+    """Return the version whose set-up has ended here in vain, with its exit code; mostly none."""
     attempt = read_attempt(session.load_optional(attempt_name(session.settings, slug)))
     if attempt is None or attempt.folder is None or session.settings.version is None:
         return []
     if is_same_version(attempt.version, session.settings.version):
         return []
-    return [attempt.version] if read_with_retries(Path(attempt.folder, CODE)) is not None else []
+    raw = read_with_retries(Path(attempt.folder, CODE))
+    return [] if raw is None else [(attempt.version, read_exit_code(raw.decode("ascii", "replace")))]
 
 
 def _read_reported(document: Document | None) -> list[str]:

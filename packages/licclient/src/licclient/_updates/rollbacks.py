@@ -14,12 +14,20 @@ _REFUSED: Final = frozenset({401, 403, 404, 405, 422, 501})
 
 
 def report_call(
-    settings: Settings, key: str, slug: str, version: str, domain: str, platform: str | None
+    settings: Settings,
+    key: str,
+    slug: str,
+    version: str,
+    domain: str,
+    platform: str | None,
+    exit_code: int | None = None,
 ) -> Call:
-    """Return the report."""
-    fields = {"license_key": key, "slug": slug, "version": version, "domain": domain}
+    """Return the report; `exit_code` is of a set-up that was in vain (D-393)."""
+    fields: dict[str, str | int] = {"license_key": key, "slug": slug, "version": version, "domain": domain}
     if platform:
         fields["platform"] = platform
+    if exit_code is not None:
+        fields["exit_code"] = exit_code
     return post_call(settings, ROLLED_BACK_PATH, fields)
 
 

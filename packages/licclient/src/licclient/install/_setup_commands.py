@@ -9,6 +9,7 @@ from typing import Final
 
 from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
+from licclient._updates.attempts import read_exit_code
 from licclient.install._plan import SETUPS
 
 EXTENSIONS: Final = {InstallationKind.MSI: ".msi"}
@@ -112,7 +113,7 @@ def read_outcome(
         note: What was noted of the set-up: its exit code, or a word of our own; None if nothing was.
         runs_promised: Whether the promised version runs. It counts most: an exit code proves nothing.
     """
-    code = _read_code(note)
+    code = read_exit_code(note)
     if runs_promised:
         return None, code
     if code is None:
@@ -123,11 +124,3 @@ def read_outcome(
         return InstallObstacle.RESTART_NEEDED, code
     obstacle = _CODES.get(kind, {0: None}).get(code, InstallObstacle.FAILED)
     return obstacle or InstallObstacle.NO_EFFECT, code
-
-
-def _read_code(note: str | None) -> int | None:
-    """Return an exit code; Windows' own codes are numbers of 32 bits that scripts show with a sign."""
-    text = (note or "").strip()
-    if not text.removeprefix("-").isdecimal() or len(text) > len("-2147483648"):
-        return None
-    return int(text) % 2**32

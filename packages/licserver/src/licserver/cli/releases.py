@@ -338,6 +338,9 @@ def show_rollout(
             "update_checks": status.checks,
             "update_checks_of_all": status.checks_of_all,
             "rolled_back": status.rolled_back,
+            "exit_codes": status.exit_codes
+            if printer.as_json
+            else [f"{code} ({count})" for code, count in status.exit_codes.items()],
         }
     )
 

@@ -1,4 +1,4 @@
-"""Reports of rollbacks of a version by apps (D-232). Pure."""
+"""Reports of rollbacks of a version by apps, and of set-ups in vain (D-232, D-393). Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -35,6 +35,7 @@ class RollbackReport:
     version: str
     domain: str
     platform: str  # empty if the request has no valid name
+    exit_code: int | None  # of a set-up; None if the request has no valid one
 
 
 def parse_report(body: bytes) -> RollbackReport | InvalidRequest:
@@ -43,9 +44,12 @@ def parse_report(body: bytes) -> RollbackReport | InvalidRequest:
     fields = parse_fields(_REPORT_FIELDS, values)
     if isinstance(fields, InvalidRequest):
         return fields
-    platform = values.get("platform")
+    platform, code = values.get("platform"), values.get("exit_code")
+    is_code = isinstance(code, int) and not isinstance(code, bool) and 0 <= code < 2**32
     return RollbackReport(
-        **fields, platform=platform if isinstance(platform, str) and is_platform(platform) else ""
+        **fields,
+        platform=platform if isinstance(platform, str) and is_platform(platform) else "",
+        exit_code=code if is_code else None,
     )
 
 

@@ -1,5 +1,6 @@
 """Releases of products: publishing, channels, rollouts, withdrawal."""
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
@@ -423,6 +424,7 @@ class RolloutStatus(NamedTuple):
         checks: Update checks by installations of this version, today and yesterday.
         checks_of_all: Update checks by all installations of the product.
         rolled_back: Installations that were rolled back, as reported by their apps.
+        exit_codes: How many of them by the exit code of their set-up, the most frequent codes first.
     """
 
     release: Release
@@ -430,7 +432,10 @@ class RolloutStatus(NamedTuple):
     checks: int
     checks_of_all: int
     rolled_back: int
+    exit_codes: Mapping[int, int]
 
+
+_SHOWN_EXIT_CODES: Final = 10
 
 _ROLLBACKS_OF_DAY: Final = 100
 """Reports of a license that count in a day: its key may be valid for any number of computers."""
@@ -447,13 +452,14 @@ class RolloutService(Service):
             reported: count
             for _, reported, count in repositories.statistics.sum_versions(now.date() - _ADOPTION, slug)
         }
-        rollout = files[0].rollout
+        rollout, ids = files[0].rollout, [file.id for file in files]
         return RolloutStatus(
             files[0],
             100.0 if rollout is None else round(current_share(rollout, now) * 100, 1),
             checks.get(files[0].version, 0),
             sum(checks.values()),
-            repositories.releases.count_rollbacks([file.id for file in files]),
+            repositories.releases.count_rollbacks(ids),
+            repositories.releases.count_exit_codes(ids, _SHOWN_EXIT_CODES),
         )
 
     def change(
@@ -485,7 +491,13 @@ class RolloutService(Service):
         return self.get(slug, version)
 
     def count_rollback(
-        self, license_: IssuedLicense, slug: str, version: str, domain: str, platform: str
+        self,
+        license_: IssuedLicense,
+        slug: str,
+        version: str,
+        domain: str,
+        platform: str,
+        exit_code: int | None = None,
     ) -> bool:
         """Count an installation that was rolled back from a version; return whether it counts.
 
@@ -503,7 +515,9 @@ class RolloutService(Service):
             counts = tx.repositories.daily_counts
             if counts.read(license_hash, now.date()) >= _ROLLBACKS_OF_DAY:
                 return False
-            is_counted = tx.repositories.releases.add_rollback(release.id, license_.id, domain, now)
+            is_counted = tx.repositories.releases.add_rollback(
+                release.id, license_.id, domain, now, exit_code
+            )
             if is_counted:
                 counts.add(license_hash, now.date())
         return is_counted

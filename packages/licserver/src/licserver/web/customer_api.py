@@ -189,7 +189,8 @@ class CustomerEndpoints:
         license_ = self._services.licenses.find_by_key(call.license_key)
         if license_ is None:
             return Miss(public_api.unknown_key_response(), call.domain)
-        return rollbacks.report_response(count(license_, call.slug, call.version, call.domain, call.platform))
+        is_counted = count(license_, call.slug, call.version, call.domain, call.platform, call.exit_code)
+        return rollbacks.report_response(is_counted)
 
     def _threaded(
         self, respond: Callable[[Any, ClientAddress], ApiResponse | Miss]

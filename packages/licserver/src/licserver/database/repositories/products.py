@@ -238,7 +238,9 @@ class ReleaseRepository(Repository):
         rows = self._all(select(patches).where(patches.c.release_id == release.id))
         return {row.base_sha256: Artifact(name, row.size, row.sha256) for row in rows}
 
-    def add_rollback(self, release_id: int, license_id: bytes, domain: str, now: datetime) -> bool:
+    def add_rollback(
+        self, release_id: int, license_id: bytes, domain: str, now: datetime, exit_code: int | None = None
+    ) -> bool:
         """Store that an installation went back from a release to the version before.
 
         Return False for an installation without an activation, and for a repeated report.
@@ -248,12 +250,19 @@ class ReleaseRepository(Repository):
             return False
         installation = sha256(license_id + domain.encode()).digest()[:16]
         row = {"release_id": release_id, "installation": installation, "reported_at": now}
-        return self._insert_unless_taken(insert(rollbacks).values(row))
+        return self._insert_unless_taken(insert(rollbacks).values(row | {"exit_code": exit_code}))
 
     def count_rollbacks(self, release_ids: Collection[int]) -> int:
         """Count the installations that went back from any of these releases."""
         meant = rollbacks.c.release_id.in_(release_ids)
         return self._scalar(select(func.count()).select_from(rollbacks).where(meant)) or 0
+
+    def count_exit_codes(self, release_ids: Collection[int], limit: int) -> dict[int, int]:
+        """Count these installations by the exit code of their set-up, the most frequent codes first."""
+        code, count = rollbacks.c.exit_code, func.count()
+        meant = (rollbacks.c.release_id.in_(release_ids), code.is_not(None))
+        counted = select(code, count).where(*meant).group_by(code).order_by(count.desc(), code).limit(limit)
+        return {row[0]: row[1] for row in self._all(counted)}
 
 
 def _rollout_columns(rollout: Rollout | None) -> dict[str, Any]:

@@ -111,6 +111,7 @@ rollbacks = keyed_table(
     sa.Column("release_id", Id, sa.ForeignKey(releases.c.id), primary_key=True),
     sa.Column("installation", sa.LargeBinary(16), primary_key=True),  # a digest of license and domain
     sa.Column("reported_at", Instant, nullable=False),
+    sa.Column("exit_code", sa.BigInteger),  # of a set-up; NULL without one
     comment="Installations that went back from a release to the version before, as their apps report.",
 )
 

@@ -115,6 +115,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "update_checks": 812,
     "update_checks_of_all": 2310,
     "rolled_back": 3,
+    "exit_codes": {"1603": 2},
     "domain": "laptop.example",
     "ip": "192.0.2.7",
     "at": "2026-11-20T12:00:00Z",

@@ -364,6 +364,9 @@ class RolloutResponse(ResponseModel):
         validation_alias="checks_of_all", description="By all installations of the product."
     )
     rolled_back: int = Field(description="Installations that went back, as their apps report.")
+    exit_codes: dict[int, int] = Field(
+        description="How many of them by the exit code of their set-up, the most frequent ten codes first."
+    )
 
 
 class LicenseResponse(ResponseModel):
