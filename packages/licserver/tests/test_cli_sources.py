@@ -42,8 +42,81 @@ def test_sources_are_added_mapped_and_listed(shop, monkeypatch):
     assert "missing" in shop("source", "list")
     shop("source", "unmap", "shop", "94")
     assert "unmapped" not in shop("source", "list")
-    assert "removed shop" in shop("source", "remove", "shop")
+    assert "removed shop" in shop("source", "remove", "shop", "--yes")
     assert "no sources yet" in shop("source", "list")
+
+
+def test_all_settings_of_a_source_are_shown(shop, monkeypatch):
+    """Nothing else shows them; of a secret or a key, only the variable and whether it is set."""
+    api = ("--key-env", "WOO_KEY", "--url", "https://shop.example.com", "--renewal-field", "_renews")
+    shop("source", "change", "shop", "--grace", "3d", "--refund", "any", "--changes", "ask", *api)
+    shop("source", "change", "shop", "--state", "wc-shipped=paid", "--state", "lost=failed")
+    shown = json.loads(shop("source", "show", "shop", "--json"))
+    assert shown.pop("created_at").endswith("Z")
+    assert shown == {
+        "name": "shop",
+        "kind": "woocommerce",
+        "mode": "live",
+        "path": "/events/in/shop",
+        "secret_env": "SHOP_SECRET",
+        "secret": "set",
+        "tolerance": 300,
+        "grace_days": 3,
+        "refund": "any",
+        "changes": "ask",
+        "states": {"lost": "failed", "shipped": "paid"},
+        "renewal_field": "_renews",
+        "key_env": "WOO_KEY",
+        "api_key": "missing",
+        "url": "https://shop.example.com",
+        "mappings": 1,
+    }
+    monkeypatch.setenv("WOO_KEY", "ck_1:cs_1")
+    text = shop("source", "show", "shop")
+    assert "api key        set\n" in text
+    assert "states         lost=failed\n               shipped=paid\n" in text
+    assert "ck_1" not in text
+    assert "no such source" in shop("source", "show", "other", expect=2)
+
+
+def test_the_api_key_of_a_setting_is_shown(shop, monkeypatch):
+    """Paddle's has a setting; without any, there is none to be set."""
+    shop("source", "add", "pad", "--kind", "paddle", "--secret-env", "PAD_SECRET")
+    assert json.loads(shop("source", "show", "pad", "--json"))["api_key"] is None
+    monkeypatch.setenv("LICSERVER_PADDLE_API_KEY", "pdl_live_apikey_x")
+    shown = json.loads(shop("source", "show", "pad", "--json"))
+    assert (shown["key_env"], shown["api_key"], shown["secret"]) == (None, "set", "missing")
+
+
+def test_a_state_is_the_same_with_and_without_the_prefix_of_woocommerce(shop):
+    """Its pages show wc-shipped, and it delivers shipped; other shops may have such a name."""
+    shop("source", "change", "shop", "--state", "wc-shipped=paid")
+    assert json.loads(shop("source", "show", "shop", "--json"))["states"] == {"shipped": "paid"}
+    shop("source", "change", "shop", "--state", "wc-shipped=")
+    assert json.loads(shop("source", "show", "shop", "--json"))["states"] == {}
+    other = ("--kind", "standard", "--secret-env", "A", "--state", "wc-shipped=paid")
+    shop("source", "add", "own", *other)
+    assert json.loads(shop("source", "show", "own", "--json"))["states"] == {"wc-shipped": "paid"}
+    assert "write it like shipped=paid" in shop("source", "change", "shop", "--state", "shipped", expect=2)
+
+
+def test_removing_a_source_is_asked_about(shop):
+    """Its mappings and deliveries go with it."""
+    error = shop("source", "remove", "shop", expect=2)
+    assert (
+        "removing a source deletes its mappings and deliveries, and there is no terminal to ask; add --yes"
+        in error
+    )
+    assert "no such source" in shop("source", "remove", "other", expect=2)
+    assert "shop" in shop("source", "list")
+    assert "removed shop" in shop("source", "remove", "shop", "--yes")
+
+
+def test_what_has_not_happened_yet_is_not_asked_for(shop, monkeypatch):
+    """A day ahead is a slip; the shop would report nothing, and that looked like success."""
+    monkeypatch.setenv("WOO_KEY", "ck_1:cs_1")
+    sync = ("source", "sync", "shop", "--key-env", "WOO_KEY", "--url", "http://127.0.0.1:9", "--since")
+    assert "2099-01-01 has not come yet; name a day that has passed" in shop(*sync, "2099-01-01", expect=2)
 
 
 def test_a_support_period_that_has_no_effect_is_named(shop):

@@ -143,6 +143,21 @@ async def test_terms_are_taken_over_and_chosen(unmapped, alice):
     assert "selected" in page
 
 
+async def test_the_page_of_a_shop_shows_its_settings(world, alice, monkeypatch):
+    """All that the command line can set; of an API key only its variable."""
+    monkeypatch.setenv("WOO_KEY", "ck_1:cs_1")
+    options = {"states": {"shipped": "paid"}, "renewal_field": "_renews", "key_env": "WOO_KEY"}
+    url = "https://shop.example.com"
+    world.services.sources.add(
+        "shop", ShopKind.WOOCOMMERCE, "A_SECRET", tolerance=77, grace_days=3, url=url, **options
+    )
+    page = await alice.get("/console/sources/shop")
+    for text in ("A_SECRET</span>, not set", "77 seconds", "3 days", "shipped means paid", "_renews", url):
+        assert text in page
+    assert "WOO_KEY</span>, set" in page
+    assert "ck_1" not in page
+
+
 async def test_a_change_is_followed_and_not_mapped(world, alice, monkeypatch):
     """The form with one slot and no plan stood above the right button, to replace the mapping."""
     monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])

@@ -534,15 +534,15 @@ def test_what_depends_on_the_shop_is_chosen_for_its_source(cli, monkeypatch):
     cli("source", "add", "shop", "--kind", "woocommerce", "--secret-env", "SHOP_SECRET", *options, *api)
     with closing(open_services(Settings(data_dir=cli.folder))) as services:
         source = services.sources.get("shop")
-        assert source.states == {"wc-shipped": "paid", "wc-lost": "failed"}
+        assert source.states == {"shipped": "paid", "lost": "failed"}
         assert (source.changes, source.renewal_field) == ("ask", "_renews")
         assert (source.key_env, source.url) == ("WOO_KEY", "https://shop.example.com")
     cli("source", "change", "shop", "--state", "wc-lost=", "--changes", "follow")
     with closing(open_services(Settings(data_dir=cli.folder))) as services:
         source = services.sources.get("shop")
-        assert (source.states, source.changes) == ({"wc-shipped": "paid"}, "follow")
+        assert (source.states, source.changes) == ({"shipped": "paid"}, "follow")
     assert "choose from" in cli("source", "change", "shop", "--state", "wc-lost=gone", expect=2)
-    assert "wc-shipped=paid" in cli("source", "change", "shop", "--state", "wc-lost", expect=2)
+    assert "shipped=paid" in cli("source", "change", "shop", "--state", "wc-lost", expect=2)
     assert "capital letters" in cli("source", "change", "shop", "--key-env", "ck_1:cs_1", expect=2)
 
 

@@ -6,19 +6,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from licserver.cli import Commands
 from licserver.cli.common import (
     Printer,
+    confirm,
     limit_option,
     name_argument,
     pick,
     row_id,
     services_command,
     warn_of_unused_support,
+    yes_option,
 )
 from licserver.cli.licenses import SEATS, SLOTS
 from licserver.cli.output import echo
@@ -33,6 +35,7 @@ from licserver.database.repositories.sales import (
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
+from licserver.services.sales.deliveries import find_key
 from licserver.services.sales.problems import list_answers
 from licserver.services.sources import FILTERS, describe_odd_secrets, missing_variables
 from licserver.shops import ROWS, ShopKind
@@ -40,6 +43,7 @@ from licserver.shops.contract import Answer
 from licserver.shops.facts import OrderState
 
 Command = Callable[..., None]
+_MODES: Final = {False: "live", True: "test"}
 
 external_id_argument = click.argument("external_id")
 
@@ -56,7 +60,7 @@ def _parse_states(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         state, sign, meaning = text.rpartition("=")
         if not sign or not state:
-            raise click.BadParameter(f"{text!r} is not a valid state; write it like wc-shipped=paid")
+            raise click.BadParameter(f"{text!r} is not a valid state; write it like shipped=paid")
         states[state] = meaning
     return states
 
@@ -191,7 +195,7 @@ def list_sources(services: Services, printer: Printer) -> None:
         {
             "name": source.name,
             "kind": source.kind.value,
-            "mode": "test" if source.is_test else "live",
+            "mode": _MODES[source.is_test],
             "secret": "missing" if missing_variables(source) else "set",
             "secret_env": source.secret_env,
             "mapped": ", ".join(map(_describe_mapping, mappings[source.name])) or None,
@@ -199,6 +203,34 @@ def list_sources(services: Services, printer: Printer) -> None:
         for source in services.sources.list_all()
     )
     printer.table(records, (16, 12, 4, 7, 20, 0), "no sources yet")
+
+
+@services_command("show", source_group)
+@name_argument
+def show_source(services: Services, printer: Printer, name: str) -> None:
+    """Show the settings of the source NAME; of secrets and keys, the variables and whether they are set."""
+    source = services.sources.get(name)
+    has_key = bool(find_key(source, services.settings))
+    states = [f"{state}={meaning}" for state, meaning in sorted(source.states.items())]
+    printer.details(
+        {
+            "name": name,
+            "kind": source.kind.value,
+            "mode": _MODES[source.is_test],
+            "path": f"/events/in/{name}",
+            "secret_env": source.secret_env,
+            "secret": "missing" if missing_variables(source) else "set",
+            **pick(source, "tolerance", "grace_days"),
+            "refund": "any" if source.revokes_partial_refunds else "full",
+            "changes": source.changes,
+            "states": dict(source.states) if printer.as_json else states,
+            **pick(source, "renewal_field", "key_env"),
+            "api_key": "set" if has_key else "missing" if source.key_env else None,
+            "url": source.url,
+            "mappings": len(services.sources.list_mappings(name)),
+            "created_at": source.created_at,
+        }
+    )
 
 
 def _describe_mapping(mapping: SourceMapping) -> str:
@@ -265,8 +297,17 @@ def unmap_product(services: Services, printer: Printer, name: str, external_id: 
 
 @services_command("remove", source_group)
 @name_argument
-def remove_source(services: Services, printer: Printer, name: str) -> None:
-    """Remove the source NAME with its mappings and deliveries; its licenses stay."""
+@yes_option
+def remove_source(services: Services, printer: Printer, name: str, *, yes: bool) -> None:
+    """Remove the source NAME with its mappings and deliveries, after asking; its licenses stay."""
+    services.sources.get(name)
+    if not yes:
+        mapped = len(services.sources.list_mappings(name))
+        mappings = f"{mapped} {plural(mapped, 'mapping')}"
+        confirm(
+            f"Remove {name} with {mappings} and all its deliveries? Its licenses stay.",
+            "removing a source deletes its mappings and deliveries",
+        )
     services.sources.remove(name)
     printer.result({"source": name}, f"removed {name}")
 
@@ -355,6 +396,8 @@ def sync(
         start = datetime.combine(date.fromisoformat(since), time(), UTC)
     except ValueError:
         raise InvalidInputError(f"{since!r} is not a valid date; write it like 2026-01-31") from None
+    if start > services.now():
+        raise InvalidInputError(f"{since} has not come yet; name a day that has passed")
 
     async def take_all() -> Counter[str]:
         from licserver.jobs.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp

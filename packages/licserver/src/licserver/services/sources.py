@@ -106,7 +106,7 @@ class SourceService(Service):
             revokes_partial_refunds=revokes_partial_refunds,
             created_at=self._context.now(),
             changes=changes,
-            states=states or {},
+            states=_read_states(kind, states or {}),
             renewal_field=renewal_field,
             key_env=None if key_env is None else _read_variables(key_env),
             url=url,
@@ -133,7 +133,7 @@ class SourceService(Service):
         with self._context.transaction() as tx:
             source = _find(tx, name, locked=True)
             if "states" in changes:
-                joined = {**source.states, **changes["states"]}
+                joined = {**source.states, **_read_states(source.kind, changes["states"])}
                 changes["states"] = {state: meaning for state, meaning in joined.items() if meaning}
             changed = replace(source, **changes)
             _check(changed)
@@ -459,6 +459,12 @@ def _is_address(url: str) -> bool:
         return parts.scheme in {"https", "http"} and bool(parts.hostname) and is_printable(url)
     except ValueError:
         return False
+
+
+def _read_states(kind: ShopKind, states: Mapping[str, str]) -> dict[str, str]:
+    """Return the meanings of states by their names in deliveries."""
+    prefix = ROWS[kind].state_prefix
+    return {name.removeprefix(prefix): meaning for name, meaning in states.items()}
 
 
 def _read_variables(text: str) -> str:

@@ -38,6 +38,7 @@ class ShopRow(NamedTuple):
         is_ping: Returns whether a body is an unsigned test of the address, which reports nothing.
         is_test_key: Returns whether an API key is of the test mode; None if keys do not show it.
         has_addresses: Whether deliveries name the customer's address; otherwise only the API does.
+        state_prefix: Begins states of orders on the shop's own pages, and not in its deliveries.
         names_by_subscription: Whether earlier versions stored orders under the id of their subscription.
     """
 
@@ -50,6 +51,7 @@ class ShopRow(NamedTuple):
     is_ping: Callable[[bytes], bool] = lambda _body: False
     is_test_key: Callable[[str], bool] | None = None
     has_addresses: bool = True
+    state_prefix: str = ""
     names_by_subscription: bool = False
 
 
@@ -83,6 +85,7 @@ ROWS: Final[Mapping[ShopKind, ShopRow]] = {
         "have no &, which WooCommerce may replace",
         test_is_marked=False,
         is_ping=woocommerce.is_ping,
+        state_prefix="wc-",
     ),
     ShopKind.POLAR: ShopRow(
         "Polar",

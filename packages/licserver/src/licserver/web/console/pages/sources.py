@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from licserver.database.repositories.sales import ASK, FOLLOW
 from licserver.errors import InvalidInputError
+from licserver.services.sales.deliveries import find_key
 from licserver.services.sources import FILTERS, describe_odd_secrets, missing_variables
 from licserver.shops import ROWS, ShopKind
 from licserver.web.console.formatting import choose, parse_number, parse_seats
@@ -66,6 +67,7 @@ def show(context: PageContext) -> HtmlPage:
         kind=KINDS[source.kind],
         missing=missing_variables(source),
         odd=describe_odd_secrets(source),
+        has_key=bool(find_key(source, context.services.settings)),
         mappings=services.list_mappings(name),
         products=(products := context.services.products.list_all()),
         without_support={product.slug for product in products if not product.has_support_policy},
