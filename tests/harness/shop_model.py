@@ -5,6 +5,7 @@ The oracle looks at the shop itself, never at a report. A subclass writes the re
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +15,9 @@ SHIPPING = 400  # of an order
 PERIOD = timedelta(days=30)
 GRACE = timedelta(days=7)
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+UNKNOWN = datetime.max.replace(tzinfo=UTC)
+"""An end that a shop does not report: a person is asked, and the licenses keep the one they have."""
 
 PLANS = {"basic": "app", "pro": "app", "suite": "suite"}
 """What is sold → our product; the plan of a license has the same name."""
@@ -96,6 +100,8 @@ class Subscription:
     periods: list[Period]
     is_due: bool = False  # the payment of the next period failed
     cancels: bool = False
+    paused: str = ""  # how, one of the shop's `pauses`
+    updated_at: datetime = BEGINNING
     ended_at: datetime | None = None
 
     @property
@@ -114,8 +120,13 @@ class ShopModel:
     edits_products = False  # also in the orders that it has; deletes them, too
     sells_subscriptions = True
     most_lines = 1  # of an order
+    most_items = 3  # of a subscription
+    moves_dates = True  # of payments
+    pauses: Sequence[str] = ()  # the ways in which it pauses a subscription
+    resumes_ended = False  # a subscription that has ended can go on
     names_lines = False  # in refunds
     refunds_whole_lines = False  # names a line only if all of it is refunded
+    fails_refunds = True
     reports_failures = True  # of refunds; otherwise they are gone
 
     def __init__(self) -> None:
@@ -124,6 +135,10 @@ class ShopModel:
         self.subscriptions: list[Subscription] = []
         self.reports: list[bytes] = []
         self._last_id = 0
+
+    def list_names(self, plan: str) -> list[str]:
+        """Return the ids of a plan that a vendor maps."""
+        return [plan]
 
     def next_id(self) -> int:
         """Return an id that no other object has."""
@@ -153,10 +168,19 @@ class ShopModel:
     def _charge(self, subscription: Subscription, start: datetime) -> None:
         items = [Item(line.id, line.plan, line.quantity) for line in subscription.items]
         order = Order(self.next_id(), self.now, items, PRICE * sum(line.quantity for line in items))
-        subscription.periods.append(Period(start, start + PERIOD, order))
+        subscription.periods.append(Period(start, self.find_period_end(start), order))
         subscription.is_due = False
         self.report_period(subscription)
+        self.update(subscription)
+
+    def update(self, subscription: Subscription) -> None:
+        """Report a subscription that has changed."""
+        subscription.updated_at = self.now
         self.report_subscription(subscription)
+
+    def find_period_end(self, start: datetime) -> datetime:
+        """Return when a period ends."""
+        return start + PERIOD
 
     def renew(self, subscription: Subscription) -> None:
         """Charge the next period when it is due."""
@@ -167,7 +191,7 @@ class ShopModel:
         """Fail to charge the next period."""
         self.now = max(self.now, subscription.end) + timedelta(hours=1)
         subscription.is_due = True
-        self.report_subscription(subscription)
+        self.update(subscription)
 
     def pay_late(self, subscription: Subscription) -> None:
         """Charge the period that was due."""
@@ -181,34 +205,60 @@ class ShopModel:
     def change(self, subscription: Subscription, item: Item, plan: str, quantity: int) -> None:
         """Change the plan and the quantity."""
         item.plan, item.quantity = plan, quantity
-        self.report_subscription(subscription)
+        self.update(subscription)
 
     def add_item(self, subscription: Subscription, plan: str, quantity: int) -> None:
         """Add an item."""
         subscription.items.append(Item(self.next_id(), plan, quantity))
-        self.report_subscription(subscription)
+        self.update(subscription)
 
     def remove_item(self, subscription: Subscription) -> None:
         """Remove the last item."""
         subscription.items.pop()
-        self.report_subscription(subscription)
+        self.update(subscription)
 
     def move(self, subscription: Subscription, days: int) -> None:
         """Move the date of the next payment."""
         period = subscription.periods[-1]
         period.end = max(self.now, period.start) + timedelta(days=days)
         period.is_moved = True
-        self.report_subscription(subscription)
+        self.update(subscription)
 
     def cancel(self, subscription: Subscription, *, cancels: bool) -> None:
         """Cancel for the end of the period, or take that back."""
         subscription.cancels = cancels
-        self.report_subscription(subscription)
+        self.update(subscription)
 
     def end(self, subscription: Subscription) -> None:
         """End at once."""
         subscription.ended_at = self.now
-        self.report_subscription(subscription)
+        self.update(subscription)
+
+    def expire(self, subscription: Subscription) -> None:
+        """End with the period for whose end it was cancelled."""
+        self.now, subscription.ended_at = max(self.now, subscription.end), subscription.end
+        self.update(subscription)
+
+    def can_cancel(self, subscription: Subscription) -> bool:
+        """Return whether it can be cancelled for the end of the period."""
+        return True
+
+    def pause(self, subscription: Subscription, mode: str) -> None:
+        """Pause the payments."""
+        subscription.paused = mode
+        self.update(subscription)
+
+    def resume(self, subscription: Subscription) -> None:
+        """Resume the payments; what was paid before is not paid again."""
+        subscription.paused, subscription.ended_at = "", None
+        if subscription.end > self.now:
+            self.update(subscription)
+        else:
+            self._charge(subscription, self.now)
+
+    def can_dispute(self, order: Order) -> bool:
+        """Return whether a payment can be disputed, perhaps once more."""
+        return True
 
     def refund(self, order: Order, amount: int, lines: dict[int, int] | None = None) -> None:
         """Give money back."""
@@ -276,16 +326,16 @@ class ShopModel:
             good = [period for period in running.periods if period.order.is_good]
             if not good:
                 continue
-            paid = good[-1].end
-            if running.ended_at is not None:
-                end = running.ended_at
-            elif running.cancels:
-                end = running.end if good[-1] is running.periods[-1] else min(paid + GRACE, running.end)
-            else:
-                end = paid + GRACE
+            end = self.find_end(running, good[-1].end)
             for item in running.items:
                 found[PLANS[item.plan], item.plan, end] += item.quantity
         return +found
+
+    def find_end(self, subscription: Subscription, paid: datetime) -> datetime:
+        """Return when it ends, by the end of the newest period that is paid."""
+        if subscription.ended_at is not None:
+            return subscription.ended_at
+        return min(paid + GRACE, subscription.end) if subscription.cancels else paid + GRACE
 
     def asked(self) -> list[str]:
         """Return what a person has to look at.
@@ -423,6 +473,10 @@ class WooShop(ShopModel):
     reports_failures = False
     products = {"basic": 21, "pro": 22, "suite": 23}  # noqa: RUF012 - never changed
 
+    def list_names(self, plan: str) -> list[str]:
+        """Return the article number, and the product, which it is without one."""
+        return [plan, str(self.products[plan])]
+
     def start_of_next(self, subscription: Subscription) -> datetime:
         """Return the instant of the payment, from which WooCommerce Subscriptions counts."""
         return max(self.now, subscription.end)
@@ -434,7 +488,7 @@ class WooShop(ShopModel):
         return {"id": item.id, "quantity": item.quantity, **line}
 
     def _write(self, id_: int, status: str, **fields: Any) -> None:
-        modified = {"date_modified_gmt": _time(self.now)}
+        modified = {"date_modified_gmt": write_time(self.now)}
         self.reports.append(json.dumps({"id": id_, "status": status, **modified, **fields}).encode())
 
     def _write_order(self, order: Order, **fields: Any) -> None:
@@ -449,8 +503,8 @@ class WooShop(ShopModel):
         self._write(
             order.id,
             status,
-            date_created_gmt=_time(order.at),
-            date_paid_gmt=_time(order.at),
+            date_created_gmt=write_time(order.at),
+            date_paid_gmt=write_time(order.at),
             total=str(order.total),
             line_items=[self._line(item) for item in order.items],
             refunds=[{"id": refund_.id, "total": f"-{refund_.amount}"} for refund_ in order.made],
@@ -477,11 +531,11 @@ class WooShop(ShopModel):
     def report_subscription(self, subscription: Subscription) -> None:
         """Report a subscription."""
         status, end = "active", ""
-        payment = _time(subscription.end)
+        payment = write_time(subscription.end)
         if subscription.ended_at is not None:
-            status, payment, end = "cancelled", "", _time(subscription.ended_at)
+            status, payment, end = "cancelled", "", write_time(subscription.ended_at)
         elif subscription.cancels:
-            status, payment, end = "pending-cancel", "", _time(subscription.end)
+            status, payment, end = "pending-cancel", "", write_time(subscription.end)
         elif subscription.is_due:
             status = "on-hold"
         self._write(
@@ -515,7 +569,7 @@ class WooShop(ShopModel):
             {"quantity": -count, "meta_data": [{"key": "_refunded_item_id", "value": str(line)}]}
             for line, count in refund.lines.items()
         ]
-        at = {"date_created_gmt": _time(refund.at)}
+        at = {"date_created_gmt": write_time(refund.at)}
         return {"id": refund.id, "amount": str(refund.amount), "line_items": items, **at}
 
 
@@ -525,7 +579,8 @@ class WooShopWithoutSubscriptions(WooShop):
     sells_subscriptions = False
 
 
-def _time(at: datetime) -> str:
+def write_time(at: datetime) -> str:
+    """Return an instant as the shops write it, without a time zone."""
     return at.strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -544,7 +599,7 @@ class PaddleShop(ShopModel):
         event = {
             "event_id": f"evt_{self.next_id()}",
             "event_type": type_,
-            "occurred_at": f"{_time(self.now)}Z",
+            "occurred_at": f"{write_time(self.now)}Z",
         }
         self.reports.append(json.dumps({**event, "data": data}).encode())
 
@@ -601,7 +656,7 @@ class OwnShop(ShopModel):
     names_lines = True
 
     def _event(self, type_: str, order: Order, **data: Any) -> None:
-        event = {"type": f"purchase.{type_}", "timestamp": f"{_time(self.now)}Z"}
+        event = {"type": f"purchase.{type_}", "timestamp": f"{write_time(self.now)}Z"}
         self.reports.append(json.dumps({**event, "data": {"order_id": str(order.id), **data}}).encode())
 
     def report_order(self, order: Order) -> None:

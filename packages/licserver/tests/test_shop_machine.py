@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from harness.lemonsqueezy_shop import LemonSqueezyShop
 from harness.shop_machine import Machine
 from harness.shop_model import (
     OwnShop,
@@ -16,8 +17,13 @@ from harness.shop_model import (
     WooShopWithoutSubscriptions,
 )
 
+SHOPS = [
+    *(StripeShop, WooShop, WooShopWithoutSubscriptions, PaddleShop, OwnShop),
+    *(LemonSqueezyShop,),
+]
 
-@pytest.mark.parametrize("make", [StripeShop, WooShop, WooShopWithoutSubscriptions, PaddleShop, OwnShop])
+
+@pytest.mark.parametrize("make", SHOPS)
 @pytest.mark.parametrize(
     ("examples", "steps"),
     [(15, 20), pytest.param(200, 40, marks=pytest.mark.slow)],

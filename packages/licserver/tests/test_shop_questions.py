@@ -1,5 +1,6 @@
 """What a person is asked about a sale: in which words, about what, and that an answer ends it."""
 
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -377,6 +378,20 @@ def test_a_renewal_that_is_refunded_asks_for_the_end() -> None:
     text = "subscription s: a payment does not count any more, and until when the others paid is not "
     text += "known; change the end of its licenses by hand, or leave it"
     assert vendor.problems == [SaleProblem("period:s", ProblemKind.PERIOD, text, "subscription:s")]
+
+    # Once it has ended, there is nothing to decide any more.
+    ended_at = DAY + timedelta(days=90)
+    vendor.take([replace(ACTIVE, reported_at=ended_at, state=SubscriptionState.ENDED, ended_at=ended_at)])
+    assert (vendor.problems, vendor.ends) == ([], [ended_at])
+
+
+def test_a_first_renewal_that_is_refunded_asks_for_the_end() -> None:
+    """The period that the subscription reports is that of the refunded payment."""
+    dates = {"reported_at": DAY + timedelta(days=41), "ends_at": DAY + timedelta(days=70)}
+    vendor = sell(order(), lines(line("a")), replace(ACTIVE, orders=("5",), **dates), RENEWAL)
+    assert vendor.asked == []
+    vendor.take([replace(RENEWAL, reported_at=DAY + timedelta(days=42), state=OrderState.REFUNDED)])
+    assert vendor.asked == ["PERIOD"]
 
 
 # --- what is not asked ---------------------------------------------------------------------------

@@ -565,6 +565,13 @@ RENEWS = datetime(2026, 7, 15, 12, tzinfo=UTC)
             datetime(2026, 8, 15, 12, tzinfo=UTC),
             None,
         ),
+        (
+            {"status": "paused", "pause": {"mode": "free", "resumes_at": "2026-06-25T12:00:00Z"}},
+            SubscriptionState.ACTIVE,
+            None,
+            RENEWS,
+            None,
+        ),
         ({"status": "expired"}, SubscriptionState.ENDED, None, RENEWS, None),
         ({"status": "new"}, SubscriptionState.UNKNOWN, None, RENEWS, None),
     ],

@@ -54,16 +54,17 @@ def killing(statements: int) -> Iterator[None]:
 
 
 @cache
-def prepare(kind: str) -> Path:
+def prepare(make: type[ShopModel]) -> Path:
     """Set up an installation with a source that has mapped all that the shop sells."""
-    folder = Path(tempfile.mkdtemp(prefix="shop-server-"))
+    shop, folder = make(), Path(tempfile.mkdtemp(prefix="shop-server-"))
+    kind = shop.kind
     with closing(open_services(StandaloneSettings(data_dir=folder), lambda: BEGINNING)) as services:
         for product in sorted(set(PLANS.values())):
             services.products.add(product, product.capitalize())
         services.sources.add(kind, ShopKind(kind), f"{kind.upper()}_SECRET")
         for plan, product in PLANS.items():
             services.plans.add(product, plan, {})
-            for name in [plan, *([str(WooShop.products[plan])] if kind == "woocommerce" else [])]:
+            for name in shop.list_names(plan):
                 services.sources.map(kind, name, product, plan=plan, slots=3)
     return folder
 
@@ -74,7 +75,7 @@ class Server:
     def __init__(self, shop: ShopModel) -> None:
         self._shop, self._random, self._count = shop, random.Random(7), 0
         self._folder = Path(tempfile.mkdtemp(prefix="shop-server-"))
-        shutil.copytree(prepare(shop.kind), self._folder, dirs_exist_ok=True)
+        shutil.copytree(prepare(type(shop)), self._folder, dirs_exist_ok=True)
         self._services: Services | None = None
         self.kills = 0
 

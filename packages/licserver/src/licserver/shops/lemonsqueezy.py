@@ -184,8 +184,10 @@ def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
         case "paused":
             is_free = subscription.pause_mode == "free"
             state = SubscriptionState.ACTIVE if is_free else SubscriptionState.PAUSED
+            # A free pause takes nothing of what is paid, even if it is over before.
+            dates = [date for date in (subscription.resumes_at, subscription.renews_at) if date is not None]
             ends_at = (
-                subscription.resumes_at or subscription.renews_at
+                max(dates, default=None)
                 if is_free
                 else min(subscription.renews_at or reported_at, reported_at)
             )

@@ -111,9 +111,13 @@ class SubscriptionFacts:
         end = self._find_end([*lasting, *reported], rules, is_revived=is_revived)
         is_refused = bool(refused) and not (held or reported)
         starts = [period.starts_at for period in (*held, *reported) if period.ends_at is not None]
-        has_unknown = any(not starts or period.starts_at > max(starts) for period in unknown)
+        # Until when an ended subscription was paid does not matter any more.
+        is_open = is_revived or not self.is_over
+        # The period that was reported is that of a payment which does not count any more.
+        is_taken_back = bool(held and refused) and not (lasting or reported)
+        is_unknown = is_taken_back or any(not starts or period.starts_at > max(starts) for period in unknown)
         revoked_reason = max(refused, key=_by_start)[1] if is_refused else None
-        return Course(end, revoked_reason, has_unknown, () if is_revived else tuple(late))
+        return Course(end, revoked_reason, is_open and is_unknown, () if is_revived else tuple(late))
 
     def _follows_report(self, period: _Period, *, resumes: bool) -> bool:
         """Return whether a period was paid after the newest report, or in its second and goes on."""
