@@ -450,15 +450,22 @@ def test_an_address_that_a_person_has_removed_stays_away(make_world):
     assert (problems(world), len(keys_mailed(world))) == ([], mailed)
 
 
-def test_a_shop_whose_api_has_the_addresses_is_named_with_its_key(make_world):
+@pytest.mark.parametrize(
+    ("key_env", "advice"),
+    [
+        (None, "give the source an API key"),
+        ("PAD_KEY", "set PAD_KEY, which the server does not have, to the API key"),
+    ],
+)
+def test_a_shop_whose_api_has_the_addresses_is_named_with_its_key(make_world, key_env, advice):
     """Paddle without an API key: each sale is asked about, and the sentence says what ends that."""
     world = make_world(**MAIL)
-    add(world, "paddle")
+    add(world, "paddle", key_env=key_env)
     sold = shops.paddle_transaction(customer_id="ctm_1", custom_data=None)
     process(world, "paddle", shops.paddle("transaction.completed", sold))
     (problem,) = problems(world)
     assert problem.message.endswith(
-        "send the key, or leave it; with an API key of the source the shop is asked for the address"
+        f"or leave it; {advice}, so that the shop is asked for the addresses of later sales"
     )
 
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import permutations
 from typing import Any
 
@@ -129,6 +130,36 @@ def test_an_amount_alone_revokes_nothing(quantity: Any) -> None:
         assert vendor.result.fetches == ()
 
 
+AMOUNT = "a refund of order {} names an amount and no quantity, so it revokes nothing"
+
+
+def test_an_amount_beside_a_refunded_line_says_that_it_revokes_nothing() -> None:
+    """Of WooCommerce, Paddle and a shop of one's own; the delivery had "nothing to change"."""
+    first, second = woo_refund(315, -1), woo_refund(316, 0, id_=2, day=2)
+    vendor = sell(woo_order(), woo_order(1, day=1), woo_facts(first))
+    assert vendor.result.notes == ()
+    sell(woo_order(1, 2, day=2), woo_facts(first, second), vendor=vendor)
+    assert (len(vendor.valid), vendor.result.notes) == (3, (AMOUNT.format("727"),))
+    for vendor in play(
+        "standard",
+        "a",
+        purchase("a", quantity=3, total=30),
+        refund_of(external_id="a", quantity=1, refund_id="r"),
+        refund_of(amount=5, refund_id="q"),
+    ):
+        assert (len(vendor.valid), vendor.result.notes) == (2, (AMOUNT.format("1"),))
+
+
+def test_an_api_key_that_is_not_set_is_named() -> None:
+    """Of a source that has one, it was the wrong advice to give it one."""
+    rules = Rules(timedelta(days=7), unset_key="WOO_KEY")
+    vendor = sell(
+        woo_order(), woo_order(1, day=1), vendor=Vendor("woocommerce", mapped("APP", "PRO"), rules=rules)
+    )
+    unset = "; set WOO_KEY, which the server does not have, to the API key, so that the shop can be asked"
+    assert vendor.result.notes == (f"{PART}{unset} which lines it is",)
+
+
 def test_the_shop_is_asked_for_the_lines_of_a_refund_once() -> None:
     """By its amount alone it revokes nothing, and the delivery says what is missing."""
     vendor = sell(woo_order(), woo_order(1, day=1))
@@ -173,7 +204,7 @@ def test_a_changed_quantity_and_a_refund_are_counted_apart() -> None:
 
 
 def test_an_item_of_paddle() -> None:
-    """An adjustment names the line of the transaction; one in part is an amount."""
+    """An adjustment names the line of the transaction; one in part is an amount, and says so."""
     items = [{"price": {"id": name}, "quantity": 2} for name in ("pri_1", "pri_2")]
     names = [{"id": f"txnitm_{number}", "price_id": f"pri_{number}"} for number in (1, 2)]
     details = {"totals": {"grand_total": "40"}, "line_items": names}
@@ -184,6 +215,14 @@ def test_an_item_of_paddle() -> None:
         refund = shops.paddle("adjustment.updated", {**head, "items": [item], "totals": {"total": "10"}})
         for vendor in play("paddle", "pri_1 pri_2", bought, refund):
             assert valid(vendor) == {f"line:txn_1/{price}": 2 for price in prices}
+    parts = [
+        {**head, "id": f"adj_{name}", "items": [{"item_id": name, "type": type_}], "totals": {"total": "10"}}
+        for name, type_ in (("txnitm_1", "partial"), ("txnitm_2", "full"))
+    ]
+    for vendor in play(
+        "paddle", "pri_1 pri_2", bought, *(shops.paddle("adjustment.updated", part) for part in parts)
+    ):
+        assert (len(vendor.valid), vendor.result.notes) == (2, (AMOUNT.format("txn_1"),))
 
 
 def purchase(product: str, **fields: Any) -> bytes:

@@ -78,6 +78,14 @@ class Rules:
     states: Mapping[str, OrderState] = field(default_factory=dict)  # the shop's word → what it means
     source: str = "NAME"  # the source, for sentences with its commands
     has_api: bool = True  # which `source sync` can ask
+    unset_key: str | None = None  # the variable that should have the key of the API, and is not set
+
+    @property
+    def key_advice(self) -> str:
+        """What gives the source an API key, for a sentence."""
+        if self.unset_key is None:
+            return "give the source an API key"
+        return f"set {self.unset_key}, which the server does not have, to the API key"
 
 
 class Issued(NamedTuple):

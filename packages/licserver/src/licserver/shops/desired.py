@@ -583,8 +583,8 @@ class _Derivation:
 
     def _ask_for_quantity(self, unit: Unit, order: OrderFacts) -> None:
         text = (
-            f"{_name(unit.about)}: how many of {unit.name} were bought is not in the report; give the source "
-            "an API key, map it with `--quantity`, or issue by hand"
+            f"{_name(unit.about)}: how many of {unit.name} were bought is not in the report; "
+            f"{self._rules.key_advice}, map it with `--quantity`, or issue by hand"
         )
         self._ask(f"quantity:{unit.key}", ProblemKind.QUANTITY, text, unit.about, unit.ids)
         self._fetch("lines", order)
@@ -606,7 +606,7 @@ class _Derivation:
     def _ask_for_lines(self, order: OrderFacts, *, has_some: bool = False) -> None:
         about = f"order:{order.id}"
         subject = "not all that was bought is" if has_some else "what was bought is not"
-        text = f"{_name(about)}: {subject} in the report; give the source an API key, or issue by hand"
+        text = f"{_name(about)}: {subject} in the report; {self._rules.key_advice}, or issue by hand"
         self._ask(f"lines:{order.id}", ProblemKind.LINES, text, about)
         self._fetch("lines", order)
 
@@ -688,10 +688,13 @@ class _Derivation:
     def _note_part(self, order: OrderFacts, name: str) -> None:
         """Note a refund in part that revokes nothing."""
         refunded = [unit for unit in self._units.values() if unit.order is order and unit.refunded]
-        if not refunded or any(unit.subscription is not None for unit in refunded):
+        is_by_lines = refunded and not any(unit.subscription is not None for unit in refunded)
+        if is_by_lines and any(not refund.lines for refund in order.find_made()):
+            self._notes.append(f"a refund of {name} names an amount and no quantity, so it revokes nothing")
+        elif not is_by_lines:
             note = f"{name} was refunded in part, which revokes nothing"
             if order.has_unread_refunds():
-                note += "; give the source an API key, so that the shop can be asked which lines it is"
+                note += f"; {self._rules.key_advice}, so that the shop can be asked which lines it is"
             self._notes.append(note)
 
     def _check_subscription(self, subscription: SubscriptionFacts) -> None:

@@ -1,5 +1,6 @@
 """Loads a contract: its facts, its licenses, and what follows from them."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
@@ -65,6 +66,9 @@ def make_rules(source: Source) -> Rules:
         states={name: OrderState(state) for name, state in source.states.items()},
         source=source.name,
         has_api=not ROWS[source.kind].is_own,
+        unset_key=None
+        if not source.key_env or os.environ.get(source.key_env, "").strip()
+        else source.key_env,
     )
 
 

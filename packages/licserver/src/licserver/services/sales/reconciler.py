@@ -24,7 +24,7 @@ from licserver.services.mail import MailService
 from licserver.services.manual_changes import is_changed_by_hand
 from licserver.services.personal_data import PersonalDataService
 from licserver.services.products import find_product
-from licserver.services.sales.contract_loader import Contract, LargeContractError, load_contract
+from licserver.services.sales.contract_loader import Contract, LargeContractError, load_contract, make_rules
 from licserver.services.sales.plans import LargePlan, read_basis
 from licserver.services.sales.problems import ProblemService
 from licserver.services.sales.rows import (
@@ -71,7 +71,6 @@ _NO_ADDRESS: Final = (
     "the shop has reported no address of the customer, so nobody is mailed the key; give its license the "
     "address and send the key, or leave it"
 )
-_KEY_FINDS: Final = "; with an API key of the source the shop is asked for the address"
 
 
 class Report:
@@ -445,8 +444,10 @@ class SaleReconciler:
             elif is_new and desired.email:
                 kind, text = ProblemKind.ADDRESS, f"{name}: {_UNUSABLE}"
             elif is_new and MailService(self._tx).is_on:
-                is_known = any(fetch.kind == "customer" for fetch in contract.result.fetches)
-                kind, text = ProblemKind.NO_ADDRESS, f"{name}: {_NO_ADDRESS}{_KEY_FINDS if is_known else ''}"
+                kind, text = ProblemKind.NO_ADDRESS, f"{name}: {_NO_ADDRESS}"
+                if any(fetch.kind == "customer" for fetch in contract.result.fetches):
+                    advice = make_rules(self._source).key_advice
+                    text += f"; {advice}, so that the shop is asked for the addresses of later sales"
             else:
                 continue
             problems[id_] = SaleProblem(id_, kind, text, about)
