@@ -127,6 +127,40 @@ def refuse(*_arguments: Any) -> None:
 
 
 @both_engines
+@pytest.mark.parametrize("by", ["erasure", "revocation"])
+def test_a_renewal_of_what_nobody_has_says_so(world, by):
+    """The customer was erased, and the shop still charges for the subscription."""
+    add(world, "standard")
+    process(world, "standard", bought(subscription_id="s", paid_through="2026-07-15"))
+    (license_,) = licenses(world)
+    if by == "erasure":
+        world.services.personal_data.erase("ann@example.com")
+    else:
+        person(world).licenses.revoke(license_.id.hex(), "fraud")
+    renewed = {"subscription_id": "s", "order_id": "2", "paid_through": "2026-08-15"}
+    process(world, "standard", shops.standard("subscription.renewed", "2026-07-15T12:00:00Z", **renewed))
+    (event, *_) = world.services.sources.list_events("standard").items
+    assert event.reason == (
+        "the subscription ends 2026-08-23 00:00 UTC if not renewed; nobody has a license of it: all were "
+        "revoked by hand, or their customer was erased"
+    )
+    person(world).licenses.reinstate(license_.id.hex())
+    renewed = {"subscription_id": "s", "order_id": "3", "paid_through": "2026-09-15"}
+    process(world, "standard", shops.standard("subscription.renewed", "2026-08-15T12:00:00Z", **renewed))
+    (event, *_) = world.services.sources.list_events("standard").items
+    assert "nobody" not in event.reason
+
+
+def test_a_sale_that_is_refunded_or_paid_again_has_nobody_revoked_by_hand(world):
+    """What the source has revoked it reinstates, and says that alone."""
+    add(world, "standard")
+    process(world, "standard", bought(), shops.standard("purchase.disputed", order_id="1"))
+    process(world, "standard", shops.standard("purchase.dispute_won", "2026-06-15T12:00:01Z", order_id="1"))
+    reasons = [event.reason for event in world.services.sources.list_events("standard").items]
+    assert reasons[:2] == ["reinstated 1 license", "revoked 1 license: the payment was disputed"]
+
+
+@both_engines
 def test_a_large_contract_is_loaded_outside_of_transactions(world, monkeypatch):
     """Issued, then refunded: no transaction loads more licenses than a few, and none of them all again."""
     for name in ("ISSUE_BATCH", "CHANGE_BATCH", "MOST_LOCKED"):

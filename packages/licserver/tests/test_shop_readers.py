@@ -136,6 +136,13 @@ def test_a_stripe_session_with_a_wrong_quantity() -> None:
     assert [line.quantity for line in read_fact("stripe", wrong, Lines).lines] == [None]
 
 
+@pytest.mark.parametrize(("amount", "quantity"), [(4_900, None), (0, 0), (None, 0)])
+def test_a_stripe_session_of_none_that_was_paid(amount: int | None, quantity: int | None) -> None:
+    """A person is asked how many it is: the customer has paid, and nothing was issued in silence."""
+    fields = {"metadata": {"licserver_item": "pro", "licserver_quantity": "0"}, "amount_total": amount}
+    assert [line.quantity for line in read_fact("stripe", session(**fields), Lines).lines] == [quantity]
+
+
 @pytest.mark.parametrize("customer", [{"customer_details": {"email": ANN}}, {"customer_email": ANN}])
 def test_the_contact_of_a_stripe_session(customer: dict[str, Any]) -> None:
     """It has a language, unless the customer's browser chose it."""

@@ -163,6 +163,8 @@ class _Session(ShopObject):
         quantity = None
         if QUANTITY_FIELD in metadata:
             quantity = parse(_Quantity, {"quantity": metadata[QUANTITY_FIELD]}).quantity
+        if quantity == 0 and self.amount_total:  # none, and paid: a person has to know how many
+            quantity = None
         names = tuple(name for name in (item, self.payment_link) if name)
         if self.line_items is not None and self.line_items.data:
             numbered = enumerate(self.line_items.data, 1)

@@ -67,6 +67,7 @@ _UNUSABLE: Final = (
     "the customer's address cannot be used, and nothing is mailed; give its license the right one and send "
     "the key, or leave it"
 )
+_NOBODY: Final = "nobody has a license of it: all were revoked by hand, or their customer was erased"
 _NO_ADDRESS: Final = (
     "the shop has reported no address of the customer, so nobody is mailed the key; give its license the "
     "address and send the key, or leave it"
@@ -220,6 +221,8 @@ class SaleReconciler:
         messages = ProblemService(self._tx).update(name, contract.objects, asked, contract.problems)
         self._messages += messages[: len(problems)]
         self._report.note(*result.notes)
+        if not new and _are_all_revoked_by_hand(contract):
+            self._report.add(_NOBODY)
         if not (contract.licenses or new):
             _describe_nothing(contract, self._report)
         if due := [id_ for id_, sale in contract.sold.items() if sale.mail_due]:
@@ -481,6 +484,14 @@ def _is_new(desired: DesiredLicense, contract: Contract) -> bool:
         return desired.terms is not None
     sold = contract.sold.get(desired.license_id)
     return sold is not None and sold.mail_due
+
+
+def _are_all_revoked_by_hand(contract: Contract) -> bool:
+    """Return whether all is revoked of what the shop counts as paid, and the source has not revoked it."""
+    ids = {license_.license_id for license_ in contract.result.licenses if not license_.revoked_reason}
+    ours = {id_ for id_, applied in contract.applied.items() if applied.revoked_reason is not None}
+    is_nobody = all(license_.revoked_at is not None for license_ in contract.licenses.values())
+    return bool(ids) and None not in ids and is_nobody and not ids & ours
 
 
 def _describe_nothing(contract: Contract, report: Report) -> None:
