@@ -171,12 +171,12 @@ def test_hermanmartinus_bearblog_321() -> None:
 
 
 def test_merlinfuchs_kite_331() -> None:
-    """A renewal moves the end of every subscription, also of one that has no next date for a while."""
+    """A renewal moves the end of every subscription; while one has no next date, a person is asked."""
     unknown = member(31, renews_at=None)
     for shop in play("lemonsqueezy", "11", order(), member(0), member(30, renews_at=text(60))):
         assert shop.ends == [at(60) + GRACE]
     for shop in play("lemonsqueezy", "11", order(), member(0), unknown):
-        assert (len(shop.valid), shop.asked) == (1, [])
+        assert (len(shop.valid), shop.asked) == (1, ["PERIOD"])
 
 
 def test_merlinfuchs_kite_331_bought_again() -> None:

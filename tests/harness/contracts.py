@@ -1,5 +1,6 @@
 """A vendor without a database: facts by their ids, and licenses as `desired` has them."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -135,6 +136,8 @@ class Vendor:
         assert len(known) == len(set(known)), "a license is desired twice"
         for wanted in self.result.licenses:
             self._apply(wanted)
+        places = Counter((license_.key, license_.number) for license_ in self.licenses if has_key(license_))
+        assert places.total() == len(places), "the database would refuse a second license at a place"
         for license_ in self.licenses:
             end = self.result.ends.get(license_.subscription_id or "")
             if end is not None:
@@ -206,6 +209,11 @@ class Vendor:
     def asked(self) -> list[str]:
         """The kinds of what a person has to look at."""
         return sorted(question.kind.name for question in self.problems)
+
+
+def has_key(license_: License) -> bool:
+    """Return whether the database holds its place unique."""
+    return license_.key is not None and not license_.key.startswith("earlier:")
 
 
 def to_issued(license_: License) -> Issued:

@@ -408,3 +408,37 @@ def test_licenses_that_are_not_paid_any_more_are_counted_as_such(world):
         work(world)
         assert sum(license_.revoked_at is None for license_ in licenses(world)) == seats
     assert len(licenses(world)) == 3
+
+
+@both_engines
+@pytest.mark.parametrize("first", [None, "s-2"])
+def test_a_license_gets_the_subscription_that_its_order_names_now_and_its_end(world, first):
+    """Also beside a license that has that end already, and if it had another subscription before."""
+    add(world, "standard")
+    of_one = {"subscription_id": "s-1", "paid_through": "2026-07-15T12:00:00Z"}
+    before = {} if first is None else {"subscription_id": first, "paid_through": "2027-07-15T12:00:00Z"}
+    process(
+        world,
+        "standard",
+        bought(line_id="1", **of_one),
+        bought(line_id="2", **before),
+        bought(line_id="2", at="2026-06-15T12:00:01Z", **of_one),
+    )
+    one, two = licenses(world)
+    assert one.subscription_ended_at == two.subscription_ended_at is not None
+    assert {one.subscription_id, two.subscription_id} == {"s-1"}
+    ended = shops.standard("subscription.ended", "2026-06-16T12:00:00Z", subscription_id="s-1")
+    process(world, "standard", ended)
+    assert {license_.subscription_ended_at for license_ in licenses(world)} == {
+        world.clock() + timedelta(days=1)
+    }
+
+
+def test_an_unknown_end_of_licenses_that_a_source_has_issued_is_asked_about(world):
+    """Those that a person has issued without an end may be meant so."""
+    add(world, "lemonsqueezy")
+    order = shops.lemon("order_created", "5", shops.lemon_order())
+    report = shops.lemon_subscription("active", renews_at=None, variant_id=11)
+    process(world, "lemonsqueezy", order, shops.lemon("subscription_created", "77", report))
+    (problem,) = world.services.sale_problems.list_open().items
+    assert problem.message.startswith("subscription 77: until when it is paid is not known")

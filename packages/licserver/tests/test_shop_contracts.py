@@ -1,5 +1,6 @@
 """Cases of a contract that no single shop shows: matching earlier licenses, what is asked, ends."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -122,7 +123,7 @@ def test_lines_that_are_missing() -> None:
         ["lines"],
     )
     paid = order(reason=OrderReason.UNKNOWN, subscriptions=("s",))
-    known = sell(paid, report(SubscriptionState.ACTIVE), items(line("a")))
+    known = sell(paid, report(SubscriptionState.ACTIVE, ends_at=NOON + 30 * DAY), items(line("a")))
     assert (len(known.valid), known.asked) == (1, [])
     assert sell(paid, report(SubscriptionState.ACTIVE), items(line("a"), is_complete=False)).valid == []
 
@@ -605,6 +606,88 @@ def test_a_line_that_was_edited() -> None:
     vendor = sell(order(), lines(line("a", id_="1")), names="a b")
     vendor.take([lines(line("b", id_="1"), days=1)])
     assert [(license_.key, license_.item) for license_ in vendor.licenses] == [("line:5/1", "b")]
+
+
+def sell_edited(*found: Line, **rules: Any) -> Vendor:
+    """Return a vendor that has sold a line of a, which was edited day after day; b is of another product."""
+    vendor = Vendor("standard", {**mapped("a", "a2"), **mapped("b", product="suite")}, Rules(GRACE, **rules))
+    vendor.take([order(), lines(line("a", id_="1"))])
+    for days, edited in enumerate(found, 1):
+        vendor.take([lines(edited, days=days)])
+        vendor.reconcile()
+    return vendor
+
+
+def products(vendor: Vendor) -> list[tuple[str, int, str, str | None]]:
+    """Return the licenses with their products."""
+    return [
+        (license_.key or "", license_.number, license_.terms.product, license_.revoked)
+        for license_ in vendor.licenses
+    ]
+
+
+def test_a_line_that_is_of_another_product_now() -> None:
+    """It was served: a person decides whether the license is replaced; until then nothing is issued."""
+    vendor = sell_edited(line("b", 2, "1"))
+    served = [("line:5/1", 1, "app", None)]
+    assert (products(vendor), [problem.text for problem in vendor.problems]) == (
+        served,
+        ["order 5 is for b now, and its license is not: follow the change"],
+    )
+    (problem,) = vendor.problems
+    vendor.answers[problem.id] = Answer.LEAVE
+    vendor.reconcile()
+    assert (products(vendor), vendor.asked) == (served, [])
+    vendor.answers[problem.id] = Answer.FOLLOW
+    vendor.reconcile()
+    replaced = [
+        ("line:5/1", 1, "app", "another product is paid instead"),
+        ("line:5/1@suite", 1, "suite", None),
+        ("line:5/1@suite", 2, "suite", None),
+    ]
+    assert (products(vendor), vendor.asked) == (replaced, [])
+    vendor.take([lines(line("a", 3, "1"), days=9)])
+    assert Counter(license_.terms.product for license_ in vendor.valid) == {"app": 3}
+
+
+@pytest.mark.parametrize("edited", [line("a2", 2, "1"), line("x", 1, "1"), Line("1", (), None, 1)])
+def test_a_line_that_is_still_of_its_product(edited: Line) -> None:
+    """Its article number has changed, is not mapped, or is gone: nobody is asked."""
+    vendor = sell_edited(edited)
+    assert ({license_.terms.product for license_ in vendor.valid}, vendor.asked) == ({"app"}, [])
+    assert len(vendor.valid) == edited.quantity
+
+
+def test_licenses_of_two_products_at_one_line() -> None:
+    """As a version before has issued them: a further license takes a place that is free."""
+    vendor = sell_edited()
+    other = replace(vendor.licenses[0].terms, product="suite")
+    vendor.licenses.append(replace(vendor.licenses[0], id=b"other", number=2, item="b", terms=other))
+    vendor.take([lines(line("b", 3, "1"), days=1)])
+    assert products(vendor) == [
+        ("line:5/1", 1, "app", "another product is paid instead"),
+        ("line:5/1", 2, "suite", None),
+        ("line:5/1", 3, "suite", None),
+        ("line:5/1", 4, "suite", None),
+    ]
+
+
+def test_a_place_that_a_renamed_product_has_taken() -> None:
+    """The key of its license has the name of before, and another product has that now."""
+    vendor = Vendor("standard", {**mapped("a"), **mapped("b", product="suite")})
+    vendor.take([*BOUGHT, items(line("a", id_="1"))])
+    renamed = replace(vendor.licenses[0], id=b"renamed", key="item:1@suite", item="old", revoked="by hand")
+    vendor.licenses.append(replace(renamed, terms=replace(renamed.terms, product="renamed")))
+    vendor.take([items(line("b", 1, "1"), days=1)])
+    assert [(license_.key, license_.number) for license_ in vendor.valid] == [("item:1@suite", 2)]
+
+
+def test_a_product_that_was_replaced_stays_so() -> None:
+    """A change that is not followed leaves what is valid, and not what was replaced before."""
+    vendor = Vendor("standard", {**mapped("a"), **mapped("b", product="suite")})
+    for days, plan in enumerate(("a", "b", "a", "x")):
+        vendor.take([*BOUGHT, items(line(plan, id_="1"), days=days)])
+    assert ([license_.terms.product for license_ in vendor.valid], vendor.asked) == (["app"], ["UNMAPPED"])
 
 
 def test_a_license_of_before_without_anything_that_was_stored() -> None:

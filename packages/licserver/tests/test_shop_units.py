@@ -15,7 +15,6 @@ from licserver.shops.units import (
     escape,
     find_base_key,
     find_last_item,
-    find_numbers,
     is_assigned,
     make_line_key,
     match_items,
@@ -56,12 +55,6 @@ def test_keys() -> None:
     assert find_base_key("line:5/1@suite") == "line:5/1"
     assert make_line_key(sold_by(), "1@x") == "line:5/1%40x"
     assert make_line_key(sold_by(), None) == "line:5/"
-
-
-def test_numbers() -> None:
-    """Licenses with a key keep theirs; others get the next free one."""
-    licenses = [issued(1, None), issued(2, None), issued(1, "line:5/1", license_id=b"z"), issued(3)]
-    assert find_numbers(licenses) == {b"z": 1, b"license 3": 3, b"license 1": 2, b"license 2": 4}
 
 
 def test_items_without_ids_add_up() -> None:

@@ -45,14 +45,16 @@ class SubscriptionService(Service):
         return count
 
     def link(self, ids: Iterable[bytes], subscription_id: str) -> None:
-        """Link licenses to a subscription unless they have a subscription; `follow` stores its end."""
+        """Link licenses to a subscription, with which they end from now on."""
         validation.check_subscription(subscription_id)
         with self._context.transaction() as tx:
+            end = tx.repositories.subscriptions.lock(subscription_id)
             for license_id in sorted(ids):
-                if find_license(tx, license_id.hex()).subscription_id is None:
-                    license_ = find_license(tx, license_id.hex(), locked=True)
-                    tx.repositories.licenses.change(license_, subscription_id=subscription_id)
-                    tx.write_audit("license.change", audit_object(license_), subscription_id="changed")
+                license_ = find_license(tx, license_id.hex(), locked=True)
+                tx.repositories.licenses.change(
+                    license_, subscription_id=subscription_id, subscription_ended_at=end
+                )
+                tx.write_audit("license.change", audit_object(license_), subscription_id="changed")
 
     def get(self, subscription_id: str) -> SubscriptionLicenses:
         """Return a subscription."""

@@ -1,7 +1,7 @@
 """Derive the licenses that should exist from the facts of a contract."""
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
 from shlex import quote
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -26,7 +26,7 @@ from licserver.shops.contract import (
 from licserver.shops.facts import Contact, Fact, Line, Lines, OrderReason, OrderState
 from licserver.shops.orders import OrderFacts, Share, group_orders
 from licserver.shops.periods import add_period
-from licserver.shops.subscriptions import Course, SubscriptionFacts, group_subscriptions
+from licserver.shops.subscriptions import SAME, Course, SubscriptionFacts, group_subscriptions
 from licserver.shops.units import (
     EARLIER,
     FEWER,
@@ -38,7 +38,6 @@ from licserver.shops.units import (
     escape,
     find_base_key,
     find_last_item,
-    find_numbers,
     find_sale,
     has_key,
     is_assigned,
@@ -106,7 +105,9 @@ class _Derivation:
         self._courses: dict[str, Course] = {}
         self._units: dict[str, Unit] = {}
         self._licenses: list[DesiredLicense] = []
+        self._endless: set[str] = set()  # subscriptions whose licenses have no end, as none is known
         self._count = len(issued)
+        self._places = {(license_.key, license_.number) for license_ in issued if has_key(license_)}
         self._problems: dict[str, SaleProblem] = {}
         self._fetches: dict[Fetch, None] = {}
         self._notes: list[str] = []
@@ -176,7 +177,10 @@ class _Derivation:
 
     def _read_lines(self, order: OrderFacts, lines: Lines) -> list[Unit]:
         units: dict[str, Unit] = {}
-        for line in lines.lines:
+        subscription = self._find_named(order)
+        has_items = any(line.item_id is not None for line in lines.lines)
+        for line, sold_at in order.list_lines():
+            is_one_time = line.is_one_time or (has_items and line.item_id is None)
             key = (
                 f"item:{escape(line.item_id)}" if line.item_id else make_line_key(order, line.id or line.sold)
             )
@@ -192,10 +196,18 @@ class _Derivation:
                 line.sold,
                 line.quantity,
                 order,
+                None if is_one_time else subscription,
+                sold_at,
+                is_one_time,
                 is_item=line.item_id is not None,
                 refunded=order.count_refunded(line),
             )
         return list(units.values())
+
+    def _find_named(self, order: OrderFacts) -> SubscriptionFacts | None:
+        """Return the subscription that an order itself names."""
+        named = () if order.order is None else order.order.subscriptions
+        return next((candidate for candidate in self._subscriptions if (candidate.id,) == named), None)
 
     def _add_earlier(self, order: OrderFacts, issued: Iterable[Issued]) -> None:
         """Add licenses of an order of whose line nothing is known."""
@@ -239,8 +251,15 @@ class _Derivation:
                 unit.subscription = subscription
             return
         items = share_items(open_units, listing, subscription)
-        open_ = match_items(open_units, items, subscription, self._find_product)
-        for unit in open_units:
+        later = [
+            unit for unit in open_units if unit.sold_at is not None and unit.sold_at > listing.holds_from
+        ]
+        earlier = [unit for unit in open_units if unit not in later]
+        if not earlier:  # a purchase that was sent again, with a later time
+            earlier, later = later, []
+        open_ = match_items(earlier, items, subscription, self._find_product)
+        open_ = match_items(later, open_, subscription, self._find_product, is_later=True)
+        for unit in earlier:
             if unit.is_item or is_assigned(unit, subscription):
                 unit.subscription, unit.quantity, unit.is_described = subscription, 0, True
                 unit.is_item = True
@@ -249,6 +268,8 @@ class _Derivation:
                 unit.ids = unit.ids if unit.sold is None else (unit.sold,)
             elif not unit.is_described:
                 unit.subscription = subscription
+            elif unit.order is not None and _is_long_before(unit.order, listing):
+                unit.may_have_been_of = subscription.id
         for item in open_:
             name = item.id or f"{subscription.id}/{item.sold}"
             key, payer = f"item:{escape(name)}", _find_payer(subscription, self._rules)
@@ -340,13 +361,14 @@ class _Derivation:
         if is_replaced and terms is not None:
             self._add_issued(unit, unit.issued, REPLACED)
             if self._may_issue(unit):
-                key = f"{unit.key}@{terms.product}"
-                self._add_new(unit, range(1, count + 1), terms, key)
+                self._add_new(unit, count, terms, f"{unit.key}@{terms.product}")
             return
         others = [license_ for license_ in unit.issued if license_ not in current.issued]
         self._add_issued(unit, others, REPLACED)
         if not unit.is_described or (is_ignored and count):
             count = paid
+        elif not current.is_same:  # more are of what it is for now
+            count = min(count, paid)
         self._resize(unit, current, count, mapping, terms)
 
     def _derive_new(self, unit: Unit, mapping: ItemMapping | None) -> None:
@@ -357,6 +379,13 @@ class _Derivation:
             return
         if mapping is None:
             self._ask_to_map(unit)
+        elif unit.subscription is None and unit.may_have_been_of is not None and mapping.product is not None:
+            text = (
+                f"{_name(unit.about)}: whether {unit.name} was sold once, or was of subscription "
+                f"{unit.may_have_been_of} before that was changed, is not known; issue a license by hand "
+                "if one is missing"
+            )
+            self._ask(f"unclear:{unit.key}", ProblemKind.UNCLEAR, text, unit.about, unit.ids)
         elif order.is_mixed(unit.sold):
             text = (
                 f"{_name(unit.about)}: {unit.name} was delivered with a line_id and without, and it is not "
@@ -371,8 +400,7 @@ class _Derivation:
             elif quantity - taken_back > MAX_QUANTITY:
                 self._ask_about_many(unit, quantity - taken_back)
             else:
-                numbers = range(1, quantity - taken_back + 1)
-                self._add_new(unit, numbers, self._make_terms(unit, mapping), unit.key)
+                self._add_new(unit, quantity - taken_back, self._make_terms(unit, mapping), unit.key)
 
     def _is_issued_by_hand(self, unit: Unit) -> bool:
         """Return whether a person has answered a problem about it with a license."""
@@ -390,22 +418,35 @@ class _Derivation:
         products: dict[str, list[Issued]] = {}
         for license_ in reversed(unit.issued):
             products.setdefault(license_.product, []).insert(0, license_)
-        if not unit.is_item or not unit.ids:
-            return _Current(next(iter(products.values())), is_same=True)
+        kept = [
+            of_product
+            for of_product in products.values()
+            if any(license_.revoked_reason != REPLACED for license_ in of_product)
+        ]
+        latest = next(iter(kept or products.values()))
+        if not unit.ids:
+            return _Current(latest, is_same=True)
         for of_product in products.values():
             if any(license_.item is None or license_.item in unit.ids for license_ in of_product):
                 return _Current(of_product, is_same=True)
-        latest = next(iter(products.values()))
+        if not unit.can_change and (mapping is None or mapping.product in {None, latest[0].product}):
+            return _Current(latest, is_same=True)  # a line that was served is not asked about again
         if mapping is None:
             self._ask_to_map(unit)
         if mapping is None or mapping.product is None:
             return _Current(latest)
         problem_id = f"change:{unit.key}:{unit.sold}"
-        if not self._follows(problem_id):
+        if not self._follows_product(unit, problem_id):
             text = f"{_name(unit.about)} is for {unit.name} now, and its license is not: follow the change"
             self._ask(problem_id, ProblemKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
             return _Current(latest)
         return _Current(products.get(mapping.product, latest), is_same=True, mapping=mapping)
+
+    def _follows_product(self, unit: Unit, problem_id: str) -> bool:
+        """Return whether licenses are replaced; those of a line that was served only if a person agrees."""
+        if unit.can_change:
+            return self._follows(problem_id)
+        return self._answers.get(problem_id) is Answer.FOLLOW
 
     def _follows(self, problem_id: str) -> bool:
         answer = self._answers.get(problem_id)
@@ -426,30 +467,27 @@ class _Derivation:
         if is_refused or (quantity > count and not self._may_add(unit, count, quantity, problem_id)):
             quantity = count
         order = sorted(current.issued, key=by_need)
-        numbers = find_numbers(current.issued)
         bought, reason = order[:quantity], self._find_revoked_reason(unit)
         still_paid = max(quantity, unit.quantity or 0) - unit.taken_back
         if still_paid < quantity:  # the last ones were refunded, whatever is in use: that would change
-            bought.sort(key=lambda license_: (numbers[license_.license_id], license_.license_id))
+            bought.sort(key=lambda license_: (license_.number, license_.license_id))
         groups = (
             (reason, bought[:still_paid]),
             (reason or REFUNDED, bought[still_paid:]),
             (FEWER, order[quantity:]),
         )
         for revoked_reason, licenses in groups:
-            self._add_issued(unit, licenses, revoked_reason, terms, numbers, is_same=current.is_same)
+            self._add_issued(unit, licenses, revoked_reason, terms, is_same=current.is_same)
         missing = quantity - len(order)
         if missing <= 0 or not self._may_issue(unit):
             return
         if mapping is None:
             self._ask_to_map(unit)
             return
-        taken = set(numbers.values())
-        free = (number for number in range(1, len(order) + quantity + 1) if number not in taken)
         key = next(
             (license_.key for license_ in current.issued if license_.key and has_key(license_)), unit.key
         )
-        self._add_new(unit, islice(free, missing), terms or self._make_terms(unit, mapping), key)
+        self._add_new(unit, missing, terms or self._make_terms(unit, mapping), key)
 
     def _may_reduce(self, unit: Unit, paid: Sequence[Issued], quantity: int, problem_id: str) -> bool:
         """Return whether licenses that are not paid any more may be revoked; otherwise a person is asked."""
@@ -477,32 +515,36 @@ class _Derivation:
         issued: Sequence[Issued],
         revoked_reason: str | None,
         terms: Terms | None = None,
-        numbers: Mapping[bytes, int] = MappingProxyType({}),
         *,
         is_same: bool = False,
     ) -> None:
         """Add licenses that exist; `is_same`: they are for what is sold now."""
         for license_ in issued:
-            key = license_.key if license_.key is not None and has_key(license_) else unit.key
-            number = numbers.get(license_.license_id, license_.number)
+            key, number = license_.key, license_.number
+            if key is None or not has_key(license_):
+                key, (number,) = unit.key, self._take_places(unit.key, 1, number)
             item = unit.sold or license_.item if is_same else license_.item
-            self._add(
-                unit, license_.license_id, key, number, item=item, revoked_reason=revoked_reason, terms=terms
-            )
+            self._add(unit, license_, key, number, item=item, revoked_reason=revoked_reason, terms=terms)
 
-    def _add_new(self, unit: Unit, numbers: Iterable[int], terms: Terms, key: str) -> None:
-        new = list(numbers)
-        self._count += len(new)
+    def _take_places(self, key: str, quantity: int, first: int = 1) -> list[int]:
+        """Return numbers that no license has under a key; the database holds both together unique."""
+        free = (number for number in itertools.count(first) if (key, number) not in self._places)
+        numbers = list(itertools.islice(free, quantity))
+        self._places.update((key, number) for number in numbers)
+        return numbers
+
+    def _add_new(self, unit: Unit, quantity: int, terms: Terms, key: str) -> None:
+        self._count += quantity
         if self._count > MAX_LICENSES:
-            self._ask_about_many(unit, len(new))
+            self._ask_about_many(unit, quantity)
             return
-        for number in new:
+        for number in self._take_places(key, quantity):
             self._add(unit, None, key, number, item=unit.sold, revoked_reason=None, terms=terms)
 
     def _add(
         self,
         unit: Unit,
-        license_id: bytes | None,
+        license_: Issued | None,
         key: str,
         number: int,
         *,
@@ -512,15 +554,19 @@ class _Derivation:
     ) -> None:
         subscription = unit.subscription
         end = None if subscription is None else self._courses[subscription.id].end
-        email, language = self._find_contact(unit, is_new=license_id is None)
+        if subscription is not None and end is None and revoked_reason is None:
+            mapping = self._find_mapping(unit.ids)
+            if mapping is None or mapping.expires_in is None:
+                self._endless.add(subscription.id)
+        email, language = self._find_contact(unit, is_new=license_ is None)
         self._licenses.append(
             DesiredLicense(
                 key=key,
                 number=number,
-                license_id=license_id,
+                license_id=None if license_ is None else license_.license_id,
                 item=item,
                 order_id=unit.order_id,
-                subscription_id=None if subscription is None else subscription.id,
+                subscription_id=self._find_subscription_id(unit, license_),
                 terms=terms,
                 ends_at=None if end is None else end.at,
                 revoked_reason=revoked_reason,
@@ -528,6 +574,14 @@ class _Derivation:
                 language=language,
             )
         )
+
+    def _find_subscription_id(self, unit: Unit, license_: Issued | None) -> str | None:
+        """Return the subscription of a license, which stays unless its order names another one."""
+        subscription = unit.subscription
+        if subscription is None:
+            return None
+        is_named = unit.order is not None and self._find_named(unit.order) is subscription
+        return (None if license_ is None or is_named else license_.subscription_id) or subscription.id
 
     def _find_contact(self, unit: Unit, *, is_new: bool) -> tuple[str | None, str | None]:
         """Return the address and the language of a customer, as they were reported last."""
@@ -720,6 +774,13 @@ class _Derivation:
                 )
             self._ask(f"period:{subscription.id}", ProblemKind.PERIOD, text, about)
             self._note(Fetch("subscription", subscription.id, about))
+        elif subscription.id in self._endless:
+            text = (
+                f"{_name(about)}: until when it is paid is not known; change the end of its licenses by "
+                "hand, or leave it"
+            )
+            self._ask(f"period:{subscription.id}", ProblemKind.PERIOD, text, about)
+            self._note(Fetch("subscription", subscription.id, about))
         is_served = by_hand or any(license_.subscription_id == subscription.id for license_ in self._licenses)
         for order_id in course.late if is_served else ():
             text = (
@@ -752,6 +813,12 @@ class _Derivation:
         if not self._rules.has_api:
             text = f"{text_start}; report the purchase, or extend or issue its license by hand"
         self._ask(f"purchase:{about}", ProblemKind.SUBSCRIPTION, text, about)
+
+
+def _is_long_before(order: OrderFacts, listing: Lines) -> bool:
+    """Return whether an order was paid long before what its subscription consists of was reported."""
+    paid_at = order.find_paid_at()
+    return paid_at is not None and listing.holds_from - paid_at >= SAME
 
 
 def _by_payment(order: OrderFacts) -> tuple[float, str]:

@@ -108,6 +108,7 @@ class Line(NamedTuple):
         quantity: None if the report does not contain it.
         item_id: Of a line of an order: the item of the subscription that it pays.
         names: Other ids by which a refund names it.
+        is_one_time: Of a line of an order: it is sold once, beside the subscription that the order names.
     """
 
     id: str | None
@@ -116,6 +117,7 @@ class Line(NamedTuple):
     quantity: int | None
     item_id: str | None = None
     names: tuple[str, ...] = ()
+    is_one_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,11 @@ class Lines:
     def id(self) -> str:
         """The id of the object whose lines these are."""
         return f"{self.links[0]}/{self.part}" if self.part else self.links[0]
+
+    @property
+    def holds_from(self) -> datetime:
+        """When that was what the order or the subscription has."""
+        return self.as_of or self.reported_at
 
     @property
     def links(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """An order with all that is known of its payment, refunds and disputes."""
 
 import enum
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -85,6 +85,13 @@ class OrderFacts:
     def find_paid_at(self) -> datetime | None:
         """Return when it was paid; what is bought counts from then."""
         return None if self.order is None else self.order.paid_at or self.order.reported_at
+
+    def list_lines(self) -> Iterator[tuple[Line, datetime | None]]:
+        """Return the lines, and when each was sold if the order is reported product by product."""
+        for part in sorted(self.parts):
+            sale = self.sales.get(part)
+            for line in self.parts[part].lines:
+                yield line, None if sale is None else sale.paid_at
 
     def find_state(self, rules: Rules) -> OrderState:
         """Return its state, as the vendor translates it."""

@@ -75,15 +75,17 @@ class _Item(ShopObject):
     quantity: Quantity = None
     status: str = "active"
     recurring: bool = True
+    cycle: dict[str, Any] | None = Field(None, validation_alias=AliasPath("price", "billing_cycle"))
 
-    def to_line(self, names: tuple[str, ...] = ()) -> Line:
+    def to_line(self, names: tuple[str, ...] = (), *, is_one_time: bool = False) -> Line:
         """Return the line; neither transactions nor subscriptions have ids of their items that stay.
 
         Args:
             names: The ids by which an adjustment names it.
+            is_one_time: Whether it is sold once, beside a subscription.
         """
         ids = tuple(id_ for id_ in (self.price_id, self.product_id) if id_)
-        return Line(None, ids, self.price_id, self.quantity, names=names)
+        return Line(None, ids, self.price_id, self.quantity, names=names, is_one_time=is_one_time)
 
 
 class _Totals(ShopObject):
@@ -207,9 +209,13 @@ def _read_transaction(reported_at: datetime, fields: dict[str, Any]) -> Reading:
     facts: list[Fact] = [order, contact]
     if reason is OrderReason.PURCHASE or transaction.origin == "subscription_recurring":
         find_names = transaction.details.find_names
-        lines = tuple(item.to_line(find_names(item.price_id)) for item in transaction.items)
+        has_cycles = any(item.cycle is not None for item in transaction.items)
+        lines = [
+            item.to_line(find_names(item.price_id), is_one_time=has_cycles and item.cycle is None)
+            for item in transaction.items
+        ]
         as_of = transaction.billed_at or reported_at
-        facts.append(Lines(order_id=transaction.id, reported_at=reported_at, as_of=as_of, lines=lines))
+        facts.append(Lines(order_id=transaction.id, reported_at=reported_at, as_of=as_of, lines=tuple(lines)))
     return facts
 
 

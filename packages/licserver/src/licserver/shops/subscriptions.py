@@ -74,7 +74,7 @@ class SubscriptionFacts:
         if not listings:
             return None
         # Of the same instant its own report counts, and then that of its latest order.
-        return max(listings, key=lambda listing: listing.as_of or listing.reported_at)
+        return max(listings, key=lambda listing: listing.holds_from)
 
     def find_course(self, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]) -> Course:
         """Return when it ends, and whether it holds.

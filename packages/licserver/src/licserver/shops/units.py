@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from licserver.shops.contract import Issued
@@ -26,8 +27,11 @@ class Unit:
     quantity: int | None = None
     order: OrderFacts | None = None
     subscription: SubscriptionFacts | None = None
+    sold_at: datetime | None = None  # of an order that is reported product by product
+    is_one_time: bool = False  # sold beside a subscription
+    may_have_been_of: str | None = None  # the subscription that lists it no more, or never did
     issued: list[Issued] = field(default_factory=list)
-    is_item: bool = False  # what it is for can change: it is an item of a subscription
+    is_item: bool = False  # of a subscription
     refunded: int = 0  # how many of a line were refunded by name
     ordered: int | None = None  # of an item: how many its first order has sold of it
     is_described: bool = True  # by a fact; otherwise its licenses stay as they are
@@ -36,6 +40,11 @@ class Unit:
     def is_valid(self) -> bool:
         """Whether it has licenses that were not removed."""
         return any(license_.revoked_reason not in {FEWER, REPLACED} for license_ in self.issued)
+
+    @property
+    def can_change(self) -> bool:
+        """Whether it can be for another product: an item, or a line that names its subscription itself."""
+        return self.is_item or (self.subscription is not None and self.sold_at is not None)
 
     @property
     def taken_back(self) -> int:
@@ -88,21 +97,6 @@ def make_line_key(order: OrderFacts, name: str | None) -> str:
     return f"line:{escape(order.id)}/{escape(name or '')}"
 
 
-def find_numbers(issued: Sequence[Issued]) -> dict[bytes, int]:
-    """Return numbers for licenses: those that they have, and free numbers where two have the same."""
-    numbers: dict[bytes, int] = {}
-    taken = set[int]()
-    for license_ in sorted(
-        issued, key=lambda license_: (not has_key(license_), license_.number, license_.license_id)
-    ):
-        number = license_.number
-        while number in taken:
-            number += 1
-        taken.add(number)
-        numbers[license_.license_id] = number
-    return numbers
-
-
 def find_sale(unit: Unit) -> OrderFacts | None:
     """Return the order that has sold a unit; None of an item, which any order of its subscription pays."""
     order = None if unit.order is None else unit.order.order
@@ -116,7 +110,7 @@ def share_items(units: list[Unit], listing: Lines, subscription: SubscriptionFac
     Together those of before the listing are as many as the item has, and later ones are more. All but the
     first purchase are removed from `units`.
     """
-    at, items = listing.as_of or listing.reported_at, list[Line]()
+    at, items = listing.holds_from, list[Line]()
     for item in listing.lines:
         sales = [
             (unit, order, quantity)
@@ -132,7 +126,7 @@ def share_items(units: list[Unit], listing: Lines, subscription: SubscriptionFac
         missing = item.quantity - count
         for unit, order, quantity in sales[1:]:
             units.remove(unit)
-            paid_at = order.find_paid_at()
+            paid_at = unit.sold_at or order.find_paid_at()
             if paid_at is not None and paid_at > at:
                 unit.subscription = subscription
                 continue
@@ -148,8 +142,13 @@ def match_items(
     items: Sequence[Line],
     subscription: SubscriptionFacts,
     find_product: Callable[[Line], str | None],
+    *,
+    is_later: bool = False,
 ) -> list[Line]:
-    """Assign items to units, which are removed from `units`; return the items without a unit."""
+    """Assign items to units, which are removed from `units`; return the items without a unit.
+
+    Units that were sold later than the items were reported (`is_later`) never replace another product.
+    """
 
     def has_product(unit: Unit, item: Line) -> bool:
         return unit.is_valid and unit.issued[-1].product == find_product(item)
@@ -165,6 +164,8 @@ def match_items(
                 units.remove(unit)
                 open_.remove(item)
                 assign_item(unit, item, subscription)
+    if is_later:
+        return open_
     # Another plan, where items have no ids or new ids: an item is missing, and an item was added.
     remaining = [unit for unit in units if is_assigned(unit, subscription)]
     remaining += [unit for unit in units if unit not in remaining and _is_sale(unit, is_alone=is_alone)]
@@ -207,11 +208,13 @@ def may_belong(unit: Unit, subscription: SubscriptionFacts) -> bool:
     """Return whether a unit may be an item of a subscription."""
     if unit.subscription is not None:
         return unit.subscription is subscription
-    return any(unit.order is order for order in subscription.orders)
+    return not unit.is_one_time and any(unit.order is order for order in subscription.orders)
 
 
 def is_assigned(unit: Unit, subscription: SubscriptionFacts) -> bool:
-    """Return whether its licenses were issued for the subscription."""
+    """Return whether its order names the subscription, or its licenses were issued for it."""
+    if unit.subscription is subscription:
+        return True
     return any(has_key(license_) and license_.subscription_id == subscription.id for license_ in unit.issued)
 
 

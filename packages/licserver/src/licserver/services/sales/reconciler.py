@@ -215,7 +215,7 @@ class SaleReconciler:
         if not self._change_all(contract, existing if plan is None else plan.changed):
             return False
         self._end_subscriptions(contract)
-        problems = [problem for problem in result.problems if not self._is_endless(problem)]
+        problems = [problem for problem in result.problems if not self._is_endless(problem, contract)]
         # Last, and not among those for which the delivery is dead: all that it reports is done.
         asked = [*problems, *self._ask_for_addresses(contract, new)]
         messages = ProblemService(self._tx).update(name, contract.objects, asked, contract.problems)
@@ -321,7 +321,7 @@ class SaleReconciler:
         stored = {} if sold is None else find_stored(desired, sold)
         if sold is not None and change.applied != contract.applied.get(license_.id):
             stored["applied"] = dump_applied(change.applied)
-        is_linked = desired.subscription_id is not None and license_.subscription_id is None
+        is_linked = desired.subscription_id not in {None, license_.subscription_id}
         customer = {} if sold is None else self._find_customer(desired, license_, contract)
         return _Comparison(is_linked, change, stored, customer)
 
@@ -414,13 +414,15 @@ class SaleReconciler:
             if row != stored_row:
                 self._sales.put_subscription(self._source.name, row)
 
-    def _is_endless(self, problem: SaleProblem) -> bool:
-        """Return whether a subscription that was paid for an unknown time has licenses without an end."""
+    def _is_endless(self, problem: SaleProblem, contract: Contract) -> bool:
+        """Return whether licenses without an end, for what was paid for an unknown time, are by hand."""
         id_ = problem.about.partition(":")[2]
         if problem.kind is not ProblemKind.PERIOD:
             return False
         linked = self._tx.repositories.subscriptions.find(id_)
-        if linked is None or linked.ended_at is not None:
+        by_hand = [license_ for license_ in contract.licenses.values() if license_.id not in contract.sold]
+        is_by_hand = any(license_.subscription_id == id_ for license_ in by_hand)
+        if linked is None or linked.ended_at is not None or not is_by_hand:
             return False
         self._report.add(f"subscription {id_} was paid, whose licenses have no end")
         return True
