@@ -424,9 +424,9 @@ def test_a_license_gets_the_subscription_that_its_order_names_now_and_its_end(wo
         bought(line_id="2", **before),
         bought(line_id="2", at="2026-06-15T12:00:01Z", **of_one),
     )
-    one, two = licenses(world)
-    assert one.subscription_ended_at == two.subscription_ended_at is not None
-    assert {one.subscription_id, two.subscription_id} == {"s-1"}
+    second, first_sold = licenses(world)
+    assert second.subscription_ended_at == first_sold.subscription_ended_at is not None
+    assert {second.subscription_id, first_sold.subscription_id} == {"s-1"}
     ended = shops.standard("subscription.ended", "2026-06-16T12:00:00Z", subscription_id="s-1")
     process(world, "standard", ended)
     assert {license_.subscription_ended_at for license_ in licenses(world)} == {
