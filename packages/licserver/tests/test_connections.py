@@ -69,7 +69,16 @@ async def test_a_body_in_some_chunks_is_read(make_world, open_site):
             assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 422")), answer
 
 
-@pytest.mark.parametrize("before", [b"", HEAD + b"\r\n"], ids=["first", "after a request"])
+QUERY = b"license_key=CP-AAAAAA-AAAAAA-AAAAAA-AAAAAA-AAAAAA&slug=app&current_version=1&domain=a.example"
+CHECK = b"GET /api/v1/update-check?" + QUERY + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+"""A request of a hot route: aiohttp does not handle those with which a connection begins."""
+
+BEFORE = pytest.mark.parametrize(
+    "before", [b"", HEAD + b"\r\n", CHECK], ids=["first", "after a request", "after a hot request"]
+)
+
+
+@BEFORE
 async def test_a_head_has_32_kib_in_all(make_world, open_site, before):
     """64 fields of 8 KiB are half a MiB: a head that does not end sooner loses its connection."""
     site = await open_site(make_world(header_timeout=60.0))
@@ -84,12 +93,18 @@ async def test_a_head_has_32_kib_in_all(make_world, open_site, before):
 
 
 @pytest.mark.slow
-async def test_who_has_asked_once_may_be_idle_and_then_not_for_ever(make_world, open_site, monkeypatch):
+@pytest.mark.parametrize("asked", [HEAD + b"\r\n", CHECK], ids=["by aiohttp", "hot"])
+async def test_who_has_asked_once_may_be_idle_and_then_not_for_ever(
+    make_world, open_site, monkeypatch, asked
+):
     """The limit for the first head ends no connection that is kept; the idle time does."""
     monkeypatch.setattr(connections, "MAX_IDLE_SECONDS", 1.5)
     site = await open_site(make_world(header_timeout=0.4))
-    answer = await sent_until_closed(site, HEAD + b"\r\n", b"", HEAD + b"\r\n", HEAD, between=0.25)
-    assert answer.count(b"HTTP/1.1 200 OK") == 2
+    began = time.monotonic()
+    for last in (HEAD, asked[:-2], b""):
+        answer = await sent_until_closed(site, asked, b"", asked, last, between=0.25)
+        assert answer.count(b"HTTP/1.1 ") == 2
+    assert time.monotonic() - began > 3 * (0.75 + 1.0)
 
 
 @pytest.mark.slow
@@ -103,28 +118,23 @@ async def test_a_body_that_does_not_come_is_a_408(make_world, open_site):
         assert b'{"error":"timeout"' in answer
 
 
-QUERY = b"license_key=CP-AAAAAA-AAAAAA-AAAAAA-AAAAAA-AAAAAA&slug=app&current_version=1&domain=a.example"
-CHECK = b"GET /api/v1/update-check?" + QUERY + b" HTTP/1.1\r\nHost: x\r\n\r\n"
-"""A request of a hot route; the first one of a connection is handled by aiohttp's own task."""
-
-
-async def test_requests_of_one_connection_are_answered_in_their_order(make_world, open_site):
+@BEFORE
+async def test_requests_of_one_connection_are_answered_in_their_order(make_world, open_site, before):
     """Those of the hot routes, which wait for the database, and others that need not."""
     site = await open_site(make_world())
     other, last = HEAD + b"\r\n", HEAD + b"Connection: close\r\n\r\n"
     invalid = CHECK.replace(b"slug", b"s")
-    parts = [other, CHECK, CHECK + other, invalid, CHECK, other, CHECK + CHECK, invalid, last]
-    answer = await sent_until_closed(site, *parts)
+    parts = [CHECK + CHECK[:40], CHECK[40:] + other, invalid, CHECK, other, CHECK + CHECK, invalid, last]
+    answer = await sent_until_closed(site, before, invalid, *parts)
     statuses = [int(response[:3]) for response in answer.split(b"HTTP/1.1 ")[1:]]
-    assert statuses == [200, 401, 401, 200, 422, 401, 200, 401, 401, 422, 200]
+    if before:
+        assert statuses.pop(0) == (401 if before == CHECK else 200)
+    assert statuses == [422, 401, 401, 200, 422, 401, 200, 401, 401, 422, 200]
 
 
-async def test_a_hot_request_that_waits_is_answered_before_the_next_and_the_end(
-    make_world, open_site, monkeypatch
-):
-    """What arrives meanwhile on its connection is answered after it, and a server that ends waits for it."""
-    site = await open_site(make_world())
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+@pytest.fixture
+def held_back(monkeypatch):
+    """Two events: an update check has reached the database, and may go on."""
     find, begun, end = PublicQueries.find_update, asyncio.Event(), asyncio.Event()
 
     async def find_late(queries, query):
@@ -133,22 +143,72 @@ async def test_a_hot_request_that_waits_is_answered_before_the_next_and_the_end(
         return await find(queries, query)
 
     monkeypatch.setattr(PublicQueries, "find_update", find_late)
-    for later in (HEAD + b"\r\n", b""):
-        writer.write(HEAD + b"\r\n")
-        await reader.readuntil(b'"ok"}')
+    return begun, end
+
+
+@BEFORE
+async def test_a_hot_request_that_waits_is_answered_before_the_next(make_world, open_site, held_back, before):
+    """What arrives meanwhile on its connection is answered after it, in parts or not."""
+    begun, end = held_back
+    site = await open_site(make_world())
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    for later in (CHECK, HEAD + b"\r\n"):
+        end.set()
+        writer.write(before)
+        if before:
+            await reader.readuntil(b"}")
+        begun.clear(), end.clear()
         writer.write(CHECK)
         await begun.wait()
-        writer.write(later)
-        await asyncio.sleep(0.05)  # it has arrived
-        closing = None if later else asyncio.create_task(site.stop())
-        await asyncio.sleep(0.05)
+        for part in (later[:30], later[30:]):
+            writer.write(part)
+            await asyncio.sleep(0.05)  # it has arrived
         end.set()
         assert b"HTTP/1.1 401 " in await reader.readuntil(b"}")
-        if later:
-            await reader.readuntil(b'"ok"}')
-            begun.clear(), end.clear()
+        assert await reader.readuntil(b"}")
+    writer.close()
+
+
+@BEFORE
+async def test_a_server_that_ends_waits_for_a_hot_request(make_world, open_site, held_back, before):
+    """Its response is the last one of the connection."""
+    begun, end = held_back
+    site = await open_site(make_world())
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    end.set()
+    writer.write(before)
+    if before:
+        await reader.readuntil(b"}")
+    begun.clear(), end.clear()
+    writer.write(CHECK)
+    await begun.wait()
+    closing = asyncio.create_task(site.stop())
+    await asyncio.sleep(0.05)
+    end.set()
+    assert b"HTTP/1.1 401 " in await reader.readuntil(b"}")
     assert await reader.read() == b""
     await closing
+    writer.close()
+
+
+@pytest.mark.slow
+@BEFORE
+async def test_a_server_that_ends_breaks_a_hot_request_off_in_time(make_world, open_site, held_back, before):
+    """A database that never answers holds up the end for the time-out, and no longer."""
+    begun, end = held_back
+    site = await open_site(make_world())
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    end.set()
+    writer.write(before)
+    if before:
+        await reader.readuntil(b"}")
+    begun.clear(), end.clear()
+    writer.write(CHECK)
+    await begun.wait()
+    began = time.monotonic()
+    await site.stop()
+    assert time.monotonic() - began < 4
+    assert await reader.read() == b""
     writer.close()
 
 

@@ -13,6 +13,7 @@ import heapq
 import logging
 import re
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Coroutine, Iterable
 from contextlib import suppress
@@ -20,7 +21,8 @@ from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, Final
 
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
+from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from licserver.domain.environments import IpNetwork, normalise_ip, parse_ip
@@ -34,10 +36,11 @@ from licserver.limits import (
     MAX_SMALL_CHUNKS,
 )
 from licserver.runtime.logging import ThrottledLog
+from licserver.serving.hot_requests import HotRequestParser, request_beginnings
 from licserver.serving.name_lookups import install_threaded_resolver
 from licserver.settings import Settings
 from licserver.web.client_addresses import ONE_CUSTOMER
-from licserver.web.middlewares import HOT_ROUTES, RequestHandler, create_request_handler
+from licserver.web.middlewares import HOT_ROUTES, HotRoutes, RequestHandler, create_request_handler
 from licserver.web.responses import HSTS, send_error
 
 _BREAK_OFF_SECONDS: Final = 0.5  # for a request that is broken off, such as to remove its upload
@@ -91,12 +94,14 @@ class Connection(web.RequestHandler):
         settings: Settings,
         held: "OpenConnections",
         *,
+        hot_beginnings: tuple[bytes, ...] = (),
         is_https: bool = False,
         **more: Any,
     ) -> None:
         super().__init__(server, **more)
         self._settings, self._held, self._is_https = settings, held, is_https
-        self._head_size = self._answered = self._small_chunks = 0
+        self._server = server
+        self._head_size = self._answered = self._small_chunks = self._hot_requests = 0
         self._is_chunked = self._is_discarding = False
         self._is_closing = False
         self._is_reading_paused = False
@@ -104,7 +109,10 @@ class Connection(web.RequestHandler):
         self._client: str | None = None
         # Until Python 3.12 each look for the running loop is a system call.
         self._event_loop = asyncio.get_running_loop()
-        self._first_head: asyncio.TimerHandle | None = None
+        # None after data that is not for it: from then on all is parsed by aiohttp.
+        self._hot: HotRequestParser | None = HotRequestParser(self, hot_beginnings)
+        self._early = b""  # arrived before the response to a hot request
+        self._no_head: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -116,11 +124,11 @@ class Connection(web.RequestHandler):
             self.force_close()
             return
         wait = self._event_loop.call_later
-        self._first_head = wait(self._settings.header_timeout, self._close_without_request)
+        self._no_head = wait(self._settings.header_timeout, self._close_without_request)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Cancel the timers."""
-        for timer in (self._first_head, self._stalled):
+        for timer in (self._no_head, self._stalled):
             if timer is not None:
                 timer.cancel()
         if self._client is not None:
@@ -133,8 +141,10 @@ class Connection(web.RequestHandler):
             _UNREADABLE.add(self.logger, "ManyChunks")
             self.force_close()
             return
+        if self._hot is not None and self._take_hot(data):
+            return
         super().data_received(data)
-        if self._request_count != self._answered:
+        if self._is_answering:
             self._head_size = 0  # the head of a request was whole
             return
         self._head_size += len(data)
@@ -150,10 +160,57 @@ class Connection(web.RequestHandler):
         self._small_chunks += len(_SMALL_CHUNK.findall(data))
         return self._small_chunks > MAX_SMALL_CHUNKS
 
+    def _take_hot(self, data: bytes) -> bool:
+        """Begin to answer a hot request; return False for data that aiohttp has to parse."""
+        if self._is_closing:
+            return False
+        if self._is_answering:
+            self._early += data
+            if self.transport is not None:
+                self.transport.pause_reading()
+            return True
+        request = None if self._hot is None else self._hot.parse(data)
+        if request is None:
+            self._hot = None
+            return False
+        if not self._hot_requests:
+            self.keep_alive(val=False)  # ends aiohttp's timer, which does not know of them
+        self._hot_requests += 1
+        _begin_task(self._answer(*request), self._event_loop)
+        return True
+
+    async def _answer(self, head: RawRequestMessage, body: StreamReader) -> None:
+        """Answer a hot request as aiohttp's `start` answers others."""
+        loop = self._event_loop
+        began, is_last = loop.time(), True
+        task: Any = asyncio.current_task(loop)
+        try:
+            request = self._server.request_factory(head, body, self, StreamWriter(self, loop), task)
+            response = await self._server.request_handler(request)
+            _, is_lost = await self.finish_response(request, response, began)
+            is_last = is_lost or not response.keep_alive
+        except Exception as problem:  # noqa: BLE001 - as aiohttp does
+            self.log_exception("a response failed", exc_info=problem)
+        finally:
+            if is_last or self._is_closing:
+                self.force_close()
+            elif self._early:
+                self._receive_early()
+
+    def _receive_early(self) -> None:
+        data, self._early = self._early, b""
+        self.data_received(data)
+        if self.transport is not None and not self._early:
+            self.transport.resume_reading()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self._request_count + self._hot_requests != self._answered
+
     @property
     def is_idle(self) -> bool:
         """Whether it waits for a request."""
-        return not self._is_closing and self._request_count == self._answered
+        return not self._is_closing and not self._is_answering
 
     def begin_request(self, request: web.BaseRequest) -> None:
         """Note the task that handles a request; called as its handler begins."""
@@ -175,8 +232,22 @@ class Connection(web.RequestHandler):
         self._is_closing = True
         super().force_close()
 
+    def close(self) -> None:
+        """Close it after the request that is being answered."""
+        self._is_closing = True
+        super().close()
+
     def _close_without_request(self) -> None:
-        if self._request_count == 0:
+        """Close it where no head has come in time: the first one, or the next one after a hot request."""
+        if self._request_count:  # since then, aiohttp's timer is set
+            return
+        remaining = 0.0
+        if self._hot_requests:
+            idle = 0.0 if self._is_answering else time.monotonic() - self.idle_since
+            remaining = MAX_IDLE_SECONDS - idle
+        if remaining > 0:
+            self._no_head = self._event_loop.call_later(remaining, self._close_without_request)
+        else:
             self.force_close()
 
     def pause_reading(self) -> None:
@@ -252,8 +323,9 @@ class Connection(web.RequestHandler):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(None if timeout is None else timeout + _BREAK_OFF_SECONDS):
+                if self._hot is not None and self._running is not None:
+                    await asyncio.wait([self._running], timeout=timeout)  # aiohttp does not know of it
                 await super().shutdown(timeout)
-                return
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running], timeout=_BREAK_OFF_SECONDS)
@@ -395,6 +467,14 @@ def _client(trusted: Iterable[IpNetwork], host: str) -> str:
     return normalise_ip(address, ONE_CUSTOMER)
 
 
+def _begin_task(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
+    """Create a task, at once begun if Python can do that."""
+    if sys.version_info >= (3, 12):
+        asyncio.Task(coroutine, loop=loop, eager_start=True)
+    else:
+        loop.create_task(coroutine)
+
+
 def _idle(connections: Iterable[Connection]) -> list[Connection]:
     return [connection for connection in connections if connection.is_idle]
 
@@ -437,6 +517,7 @@ class Runner(web.AppRunner):
         super().__init__(app, shutdown_timeout=shutdown_timeout)
         self.listening: list[socket.socket] = []
         self._held = held or OpenConnections(settings)
+        hot_routes: HotRoutes = app.get(HOT_ROUTES, {})
         self._arguments = {
             "settings": settings,
             "is_https": settings.is_https,
@@ -447,6 +528,7 @@ class Runner(web.AppRunner):
             "max_line_size": MAX_FIELD_CHARS,
             "max_field_size": MAX_FIELD_CHARS,
             "held": self._held,
+            "hot_beginnings": request_beginnings(hot_routes),
             **more,
         }
 
