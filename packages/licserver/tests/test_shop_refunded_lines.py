@@ -105,6 +105,17 @@ def test_a_refund_that_was_deleted() -> None:
     assert len(late.valid) == len(late.licenses) == 4
 
 
+@pytest.mark.parametrize("status", ["refunded", "completed"])
+def test_a_refund_that_was_deleted_and_then_all_is_refunded(status: str) -> None:
+    """A day of payment after a refund that is known does not mean that it was paid again."""
+    amounts = [{"id": 2, "total": "-5.00"}, {"id": 3, "total": "-30.00"}]
+    dates = {"date_paid_gmt": text(2.5)[:-1], "date_modified_gmt": text(3)[:-1]}
+    refunded = shops.woo(status, line_items=[shops.woo_line(315, quantity=3)], refunds=amounts, **dates)
+    deleted = woo_order(1, 2, day=1), woo_facts(woo_refund(315, -1)), woo_order(2, day=2)
+    vendor = sell(woo_order(), *deleted, woo_facts(woo_refund(315, 0, id_=2, day=1)), refunded)
+    assert (vendor.valid, vendor.asked) == ([], [])
+
+
 def test_a_refund_that_is_newer_than_the_order() -> None:
     """Its report may not list it yet."""
     vendor = sell(woo_order(), woo_facts(woo_refund(316, -1, day=0.001)))
@@ -262,6 +273,46 @@ def test_a_refunded_product_that_fails_or_is_not_known() -> None:
         assert (len(vendor.valid), vendor.asked) == (2, [])
     for vendor in play("standard", "a b", purchase("a"), refund_of(external_id="x")):
         assert (len(vendor.valid), vendor.asked) == (1, ["REFUND"])
+
+
+def failure_of(at_: float = 2, **fields: Any) -> bytes:
+    """Make a failed refund in a shop of one's own."""
+    return shops.standard("purchase.refund_failed", text(at_), order_id="1", **fields)
+
+
+FAILED_PARTS = [{"external_id": "a", "quantity": 2}, {"external_id": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("parts", "named"),
+    [
+        (FAILED_PARTS, {"refund_id": "r"}),
+        (FAILED_PARTS[:1], {"refund_id": "r"}),
+        ([{"line_id": "a"}], {"refund_id": "r"}),
+        ([{"external_id": "a"}, {"external_id": "b"}], {}),
+    ],
+)
+def test_a_refund_of_lines_that_fails_by_its_id(parts: list[dict[str, Any]], named: dict[str, Any]) -> None:
+    """All of its parts fail, in whatever order; one that is reported again later holds."""
+    lines = [{"line_id": "a"}, {"line_id": "b"}] if "line_id" in parts[0] else [{}, {}]
+    bought = purchase("a", quantity=3, **lines[0]), purchase("b", **lines[1])
+    made = [refund_of(**named, **part) for part in parts]
+    for vendor in play("standard", "a b", *bought, *made, failure_of(**named)):
+        assert (len(vendor.valid), vendor.asked) == (4, [])
+    again = refund_of(3, **named, **parts[0])
+    for vendor in play("standard", "a b", *bought, failure_of(**named), again):
+        assert (len(vendor.valid) < 4, vendor.asked) == (True, [])
+
+
+def test_a_line_of_which_the_refund_of_an_amount_fails() -> None:
+    """Whether all of that has failed is not known, and it still counts: a person is asked."""
+    bought = purchase("a", quantity=3, total=50), purchase("b", total=50)
+    made = {"amount": 9, "refund_id": "r"}
+    failed = {"external_id": "a", "refund_id": "r"}
+    for vendor in play("standard", "a b", *bought, refund_of(**made), failure_of(**failed)):
+        assert (len(vendor.valid), vendor.asked) == (4, ["REFUND"])
+    for vendor in play("standard", "a b", *bought, refund_of(**made), failure_of(0.5, **failed)):
+        assert vendor.asked == []
 
 
 def test_how_many_of_a_product_are_refunded_needs_an_id() -> None:

@@ -709,24 +709,8 @@ class _Derivation:
         """Ask about refunds and disputes that the licenses cannot follow by themselves."""
         reason, name = order.find_revoked_reason(self._rules), _name(about)
         if reason is None:
-            if is_served and (unknown := order.list_unknown_names()):
-                shown = ", ".join(repr(name_[:40]) for name_ in unknown[:3])
-                advice = "revoke its license by hand, or leave it"
-                if not self._rules.has_api:
-                    advice = f"send the refund again with the right one and a later `timestamp`; or {advice}"
-                text = f"{name}: a refund names {shown}, which is no line of it; {advice}"
-                self._ask(f"refund:{order.id}", ProblemKind.REFUND, text, about)
-            elif is_served and order.has_unknown_share():
-                advice = "revoke its licenses by hand if it was all, or leave it"
-                if not self._rules.has_api:
-                    resend = (
-                        "send the refund again with `partial` in place of `amount`, and a later `timestamp`"
-                    )
-                    advice = f"{resend}; or {advice}"
-                text = f"{name} was refunded, and it is not known whether in part or all; {advice}"
-                self._ask(f"refund:{order.id}", ProblemKind.REFUND, text, about)
-            elif is_served and order.find_refunded_share() is Share.PART:
-                self._note_part(order, name)
+            if is_served:
+                self._check_parts(order, name)
             return
         paid_at = None if order.order is None else order.order.paid_at
         if order.sells and order.is_paid_again():
@@ -738,6 +722,32 @@ class _Derivation:
         if order.sells and self._is_order_issued_by_hand(order):
             text = f"{name}: {reason}, and its license was issued by hand; revoke that by hand, or leave it"
             self._ask(f"by-hand:{order.id}", ProblemKind.BY_HAND, text, about)
+
+    def _check_parts(self, order: OrderFacts, name: str) -> None:
+        """Ask about refunds of an order whose licenses are valid, or note that they revoke nothing."""
+        about = f"order:{order.id}"
+        if unknown := order.list_unknown_names():
+            shown = ", ".join(repr(name_[:40]) for name_ in unknown[:3])
+            advice = "revoke its license by hand, or leave it"
+            if not self._rules.has_api:
+                advice = f"send the refund again with the right one and a later `timestamp`; or {advice}"
+            text = f"{name}: a refund names {shown}, which is no line of it; {advice}"
+            self._ask(f"refund:{order.id}", ProblemKind.REFUND, text, about)
+        elif order.has_unknown_share():
+            advice = "revoke its licenses by hand if it was all, or leave it"
+            if not self._rules.has_api:
+                resend = "send the refund again with `partial` in place of `amount`, and a later `timestamp`"
+                advice = f"{resend}; or {advice}"
+            text = f"{name} was refunded, and it is not known whether in part or all; {advice}"
+            self._ask(f"refund:{order.id}", ProblemKind.REFUND, text, about)
+        elif (failed := order.find_failed_part()) is not None:
+            text = (
+                f"{name}: a refund failed for a line that it does not name, and it still counts; report its "
+                "failure without the line, or leave it"
+            )
+            self._ask(f"failed:{order.id}:{failed.id}", ProblemKind.REFUND, text, about)
+        elif order.find_refunded_share() is Share.PART:
+            self._note_part(order, name)
 
     def _note_part(self, order: OrderFacts, name: str) -> None:
         """Note a refund in part that revokes nothing."""

@@ -174,6 +174,7 @@ class Refund:
     amount: Decimal | None = None
     is_full: bool | None = None  # None: what `amount` and the other refunds of the order add up to
     lines: tuple[RefundedLine, ...] = ()  # that it is about; empty if it names none
+    part_of: str | None = None  # the refund of several lines, each of which is reported by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

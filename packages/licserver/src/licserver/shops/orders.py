@@ -114,7 +114,13 @@ class OrderFacts:
 
     def find_made(self) -> list[Refund]:
         """Return the refunds that hold."""
-        made = [refund for refund in self.refunds if refund.state is RefundState.MADE]
+        void = {refund.id: refund for refund in self.refunds if refund.state is RefundState.VOID}
+        made = [
+            refund
+            for refund in self.refunds
+            if refund.state is RefundState.MADE
+            and ((whole := void.get(refund.part_of or "")) is None or whole.reported_at < refund.reported_at)
+        ]
         return [refund for refund in made if is_earlier(refund) or not self._was_deleted(refund)]
 
     def _was_deleted(self, refund: Refund) -> bool:
@@ -162,8 +168,10 @@ class OrderFacts:
         ends += [
             dispute for dispute in self.disputes if dispute.state in {DisputeState.OPEN, DisputeState.LOST}
         ]
-        paid_at = None if self.order is None else self.order.paid_at
-        if paid_at is None or not ends or any(is_earlier(end) for end in ends):
+        if self.order is None or self.order.paid_at is None or self.order.state is OrderState.REFUNDED:
+            return False
+        paid_at = self.order.paid_at
+        if not ends or self.has_unread_refunds() or any(is_earlier(end) for end in ends):
             return False
         return paid_at > max(end.reported_at for end in ends)
 
@@ -173,6 +181,19 @@ class OrderFacts:
         failed = [refund for refund in self.refunds if refund.state is RefundState.VOID]
         latest = max(failed, key=lambda refund: (refund.reported_at, refund.id), default=None)
         return latest if latest is not None and made and latest.reported_at > max(made) else None
+
+    def find_failed_part(self) -> Refund | None:
+        """Return a part that failed of a refund which still counts as a whole."""
+        made = {refund.id: refund for refund in self.find_made()}
+        failed = (refund for refund in self.refunds if refund.state is RefundState.VOID)
+        return next(
+            (
+                refund
+                for refund in failed
+                if (whole := made.get(refund.part_of or "")) and whole.reported_at <= refund.reported_at
+            ),
+            None,
+        )
 
     def is_disputed(self) -> bool:
         """Return whether a dispute is open or lost; each counts; a reversal takes back an open dispute."""

@@ -226,23 +226,20 @@ def _read_refund(state: RefundState, reported_at: datetime, data: Data) -> list[
         is_full = None
     elif line is not None and "partial" not in data.model_fields_set:
         is_full = False
+    # Shops may number refunds and disputes for each order; a refund of two lines is two deliveries.
+    whole = _in_order(data, "/all" if data.refund_id is None else _escape_slash(data.refund_id))
+    part = None if line is None else _in_order(data, f"{_escape_slash(data.refund_id or '')}/{line.name}")
     refund = Refund(
-        # Shops may number refunds and disputes for each order; a refund of two lines is two deliveries.
-        id=_in_order(data, "/".join(_name_refund(data.refund_id, line))),
+        id=part or whole,
         reported_at=reported_at,
         state=state,
         orders=_named(data.order_id),
         amount=data.amount,
         is_full=is_full,
         lines=() if line is None else (line,),
+        part_of=None if part is None else whole,
     )
     return [refund]
-
-
-def _name_refund(refund_id: str | None, line: RefundedLine | None) -> list[str]:
-    if refund_id is None:
-        return ["", "all" if line is None else line.name]
-    return [_escape_slash(refund_id), *([] if line is None else [line.name])]
 
 
 def _find_refunded_line(data: Data) -> RefundedLine | None:
