@@ -12,7 +12,13 @@ from harness.sales import REFUNDED, add, licenses, process, receive, states, wor
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import EVENTS
 from licserver.domain.records import LicenseTerms
-from licserver.errors import BuryJobError, ConflictError, InvalidInputError, NotFoundError
+from licserver.errors import (
+    BuryJobError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StatementRefusedError,
+)
 from licserver.protocol.webhooks import EventType
 from licserver.services.installation import open_services
 from licserver.services.queues import measure_queues
@@ -694,3 +700,27 @@ def test_check_names_the_sources_with_dead_deliveries(world):
     found = check_installation(world.settings, world.clock(), reach=False, reads_file=False)
     advice = [problem.advice for problem in found if "given up" in problem.message]
     assert advice == ["licserver source events standard --state dead"]
+
+
+@both_engines
+def test_a_sale_that_the_database_refuses_is_a_problem_that_a_person_sees(world):
+    """It waited in silence, and was tried again and again. Once it is done, the problem is over."""
+    add(world, "standard")
+    process(world, "standard", shops.standard("purchase.completed", order_id="1", external_id="app"))
+    sales = world.repositories.sales
+    (sold,) = sales.list_sold("standard", ["order:1"], [])
+    sales.change_sold("standard", {sold.license_id: {"thing": "line:2/app"}})
+    receive(world, "standard", shops.standard("purchase.completed", order_id="2", external_id="app"))
+    (event,) = world.services.sources.list_events("standard", "waiting").items
+    for attempt in range(3):
+        (job,) = world.repositories.queue.claim("sale", world.clock(), timedelta(minutes=1), 1)
+        with pytest.raises(StatementRefusedError):
+            world.services.sales.process(event.id, job=job)
+        world.repositories.queue.retry(job, world.clock(), "refused")
+        assert [problem.kind for problem in problems(world)] == ["refused by the database"] * (attempt > 0)
+    (problem,) = problems(world)
+    assert problem.message.startswith("order 2: the database has refused what it reports (")
+    assert problem.message.endswith("); nothing of it is done, and it is tried again: see the server's log")
+    sales.change_sold("standard", {sold.license_id: {"thing": "line:1/app"}})
+    work(world)
+    assert ([*problems(world)], states(world, "standard")) == ([], ["done", "done"])

@@ -171,6 +171,7 @@ class ProblemKind(enum.StrEnum):
     BY_HAND = "refunded, and issued by hand"  # revoke by hand
     DELIVERY = "delivery not readable"  # correct the sender
     ADDRESS = "address not usable"  # correct it at the license
+    REFUSED = "refused by the database"  # report it
     NO_ADDRESS = "no address"  # add it to the license
 
 

@@ -8,15 +8,16 @@ from typing import Final, NamedTuple
 from licserver.database.repositories.queue import Job
 from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source, StoredEvent
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import BuryJobError, InvalidInputError, RetryJobError
+from licserver.errors import BuryJobError, InvalidInputError, RetryJobError, StatementRefusedError
 from licserver.services.context import Context, Service
 from licserver.services.personal_data import PersonalDataService
 from licserver.services.sales.plans import LargePlan, read_basis
+from licserver.services.sales.problems import ProblemService
 from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
 from licserver.services.sales.rows import load_content, load_note, load_objects
 from licserver.settings import Settings
 from licserver.shops import ROWS, SHOPS, ShopKind
-from licserver.shops.contract import Fetch
+from licserver.shops.contract import Fetch, ProblemKind, SaleProblem
 from licserver.shops.facts import Fact, links_of
 
 _WAIT: Final = timedelta(seconds=5)
@@ -130,9 +131,29 @@ class DeliveryWork:
             with self._context.transaction() as tx:
                 tx.repositories.sales.set_event(self._event_id, DEAD, progress.problem, tx.now())
                 self._end_job(tx, progress)
+        except StatementRefusedError as refused:
+            if self._job is None or self._job.attempts > 1:  # a lock may have been held for long
+                self._ask_about_refusal(refused)
+            raise
         if progress.problem and self._job is None:
             raise BuryJobError(progress.problem)
         return progress.is_over
+
+    def _ask_about_refusal(self, refused: StatementRefusedError) -> None:
+        """Show that the database refuses what follows from a delivery, which is tried again."""
+        with self._context.transaction() as tx:
+            source = tx.repositories.sales.find_source_of(self._event_id)
+            event = tx.repositories.sales.find_event(self._event_id)
+            objects = set() if event is None else self._list_objects(event)[1]
+            if source is None or not objects:
+                return
+            about = min(objects)  # an order before a subscription
+            text = (
+                f"{about.replace(':', ' ', 1)}: the database has refused what it reports ({refused}); "
+                "nothing of it is done, and it is tried again: see the server's log"
+            )
+            problem = SaleProblem(f"refused:{about}", ProblemKind.REFUSED, text, about)
+            ProblemService(tx).update(source.name, [about], [problem], [])
 
     def _do_part(self) -> _Progress:
         if self._is_large and (self._plan is None or self._plan.is_over):
