@@ -163,7 +163,7 @@ def bench(session: nox.Session) -> None:
 def crash(session: nox.Session) -> None:
     """Kill the server 200 times, 50 more amid sales, PostgreSQL 20 times and apps 300 times.
 
-    Restart 20 times, and race 200 times.
+    Restart 20 times, race 200 times, and play shops and launchers ten times as long.
 
     All under load. The test run does a few of each.
     """
@@ -173,6 +173,7 @@ def crash(session: nox.Session) -> None:
         "LICENSING_POSTGRES_CRASHES": "20",
         "LICENSING_RESTARTS": "20",
         "LICENSING_RACES": "200",
+        "LICENSING_LONGER": "10",
         "LICCLIENT_CRASHES": "300",
     }
     files = ["tests/test_crash.py", "tests/test_crash_postgres.py", "tests/test_restarts.py"]
@@ -180,8 +181,12 @@ def crash(session: nox.Session) -> None:
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
     jumps = "packages/licserver/tests/test_seats.py::test_racers_never_hold_more_than_were_sold"
     seats = "packages/licserver/tests/test_seats_crash.py"
-    sales = "packages/licserver/tests/test_sales_crash.py"
-    tests = (*files, *apps, races, jumps, seats, sales)
+    server = [
+        f"packages/licserver/tests/test_{name}.py"
+        for name in ("sales_crash", "move_races", "shop_machine", "shop_server")
+    ]
+    probation = "packages/licclient/tests/test_probation_machine.py"
+    tests = (*files, *apps, races, jumps, seats, *server, probation)
     run(session, "pytest", *EVERYTHING, "--timeout=0", *tests, *session.posargs, env=campaign)
 
 

@@ -1,5 +1,6 @@
 """Moves and new computers that race for the slots of a license (D-333, D-334): exact on both engines."""
 
+import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,13 @@ from harness.engines import both_engines
 from licserver.database import engine
 from licserver.database.hot_path.store import BatchStore
 from licserver.domain.decisions import Valid, VerifyRefusal
-from licserver.domain.moves import Computer, MoveRefusal, RefusedMove, counted_moves
+from licserver.domain.moves import MoveRefusal, RefusedMove, counted_moves
 from licserver.domain.records import Environment, EnvironmentPolicy
-from licserver.errors import LicenseLockedError, StatementRefusedError
+from licserver.errors import LicenseLockedError, StoreUnavailableError
 from licserver.services.context import CUSTOMER
 
 SLOTS, RACERS, ALLOWED, STORES = 5, 64, 4, 8
+RACES = int(os.environ.get("LICENSING_RACES", "10"))  # `nox -s crash` asks for 200
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +34,11 @@ def place(name):
 
 
 def until_answered(call, name):
-    """Repeat a call that the database refused, as an app does: on a busy machine a lock takes long."""
+    """Repeat a call that the database did not answer, as an app does: on a busy machine a lock takes long."""
     while True:
         try:
             return call(name)
-        except StatementRefusedError:
+        except StoreUnavailableError:
             time.sleep(0.01)
 
 
@@ -101,7 +103,7 @@ class Race:
 @both_engines
 @pytest.mark.sampled(4, "engine_name", "are_idle")
 @pytest.mark.parametrize("are_idle", [False, True], ids=["in use", "idle"])
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(RACES))
 def test_moves_and_new_computers_that_race_share_the_slots_exactly(world, seed, are_idle):
     """Never more computers than slots, none that lost one without a successor, no move beyond their number.
 
@@ -117,7 +119,8 @@ def test_moves_and_new_computers_that_race_share_the_slots_exactly(world, seed, 
     held = {domain for domain, _ in world.held(race.key)}
     records = world.repositories.moves.list_records(race.id)
     lost = [record.domain for record in records]
-    moved = {name for name, outcome in moves.items() if isinstance(outcome, Computer)}
+    # None: it has a slot already, by a try whose answer did not come.
+    moved = {name for name, outcome in moves.items() if not isinstance(outcome, RefusedMove)}
     valid = {name for name, verdict in verdicts.items() if isinstance(verdict, Valid)}
     assert len(world.held(race.key)) == len(held) == SLOTS
     assert held == ({*race.first} - {*lost}) | moved | valid

@@ -1,6 +1,7 @@
 """A shop that does what shops do, against services on a SQLite file that are killed amid any statement."""
 
 import hashlib
+import os
 import random
 import shutil
 import tempfile
@@ -189,7 +190,7 @@ class ServerMachine(Machine):
 @pytest.mark.parametrize("make", [StripeShop, WooShop, OwnShop])
 @pytest.mark.parametrize(
     ("examples", "steps"),
-    [(4, 8), pytest.param(60, 25, marks=pytest.mark.slow)],
+    [(4, 8), (12 * int(os.environ.get("LICENSING_LONGER", "1")), 25)],  # `nox -s crash` asks for 10
     ids=["sample", "all"],
 )
 def test_a_shop_and_a_server_that_is_killed(make: type[ShopModel], examples: int, steps: int) -> None:
