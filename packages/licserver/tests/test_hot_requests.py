@@ -40,6 +40,7 @@ async def test_whole_requests_are_parsed_one_after_another(parser):
         GET.replace(b"check", b"checks"),
         GET.replace(b"check", b"check/"),
         GET.replace(b"GET", b"HEAD"),
+        GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
         GET.replace(b"/api", b"http://x/api"),
         GET.replace(b"Host", b"Ho st"),
         GET.replace(b"a=1", b"a=\x00"),

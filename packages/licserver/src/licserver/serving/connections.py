@@ -133,6 +133,7 @@ class Connection(web.RequestHandler):
                 timer.cancel()
         if self._client is not None:
             self._held.remove(self, self._client)
+        self._hot = None  # it refers to the connection
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

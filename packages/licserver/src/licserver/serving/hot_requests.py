@@ -14,6 +14,8 @@ from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessa
 from licserver.limits import MAX_HEAD_BYTES, MAX_PUBLIC_BODY_BYTES
 
 _MAX_BYTES: Final = MAX_HEAD_BYTES + MAX_PUBLIC_BODY_BYTES
+_LAST: Final = b"\r\nConnection: close\r\n"
+"""In a request after which aiohttp's task ends by itself: cancelling it takes 20 us, more than is gained."""
 
 
 def request_beginnings(routes: Iterable[tuple[str, str]]) -> tuple[bytes, ...]:
@@ -35,7 +37,7 @@ class HotRequestParser:
 
     def parse(self, data: bytes) -> tuple[RawRequestMessage, StreamReader] | None:
         """Return the head and the body of a request; None for other data, which ends the parser's use."""
-        if not data.startswith(self._beginnings) or len(data) > _MAX_BYTES:
+        if not data.startswith(self._beginnings) or len(data) > _MAX_BYTES or _LAST in data:
             return None
         parser = self._http = self._http or self._create_parser()
         try:
