@@ -302,3 +302,60 @@ def test_a_subscription_of_which_no_end_is_known() -> None:
     dated = Vendor("lemonsqueezy", mapped("11", expires_in="1y"))
     dated.receive(order, report)
     assert ([license_.expires_on for license_ in dated.valid], dated.asked) == ([date(2027, 6, 15)], [])
+
+
+def dodo(type_: str, day: float, status: str, *, paid_until: float, **fields: Any) -> bytes:
+    """Make the report of a monthly subscription of Dodo Payments."""
+    dates = {"previous_billing_date": text(0), "next_billing_date": text(paid_until)}
+    cycle = {"payment_frequency_interval": "Month", "payment_frequency_count": 1}
+    subscription = shops.dodo_subscription(status, **dates, **cycle, **fields)
+    return shops.dodo(f"subscription.{type_}", text(day), **subscription)
+
+
+def dodo_payment(number: int, day: float, amount: int) -> bytes:
+    """Make a payment of a subscription of Dodo Payments."""
+    fields = {"payment_id": f"pay_{number}", "subscription_id": "sub_1", "product_cart": None}
+    payment = shops.dodo_payment(**fields, created_at=text(day), total_amount=amount)
+    return shops.dodo("payment.succeeded", text(day), **payment)
+
+
+def polar(day: float, status: str) -> bytes:
+    """Make the report of a monthly subscription of Polar in its trial of 14 days."""
+    dates = {"current_period_start": text(0), "current_period_end": text(14), "modified_at": text(day)}
+    cycle = {"recurring_interval": "month", "recurring_interval_count": 1}
+    return shops.polar(
+        "subscription.updated", text(day), **shops.polar_subscription(status, **dates, **cycle)
+    )
+
+
+POLAR_ORDER = shops.polar_order(
+    billing_reason="subscription_create", subscription_id="sub_1", total_amount=0, created_at=text(0.001)
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bodies", "end"),
+    [
+        ("dodo", (dodo_payment(1, 0.001, 0), dodo("active", 0.002, "active", paid_until=7)), 7),
+        ("dodo", (dodo_payment(1, 0.001, 0), dodo("on_hold", 7.1, "on_hold", paid_until=7)), 7),
+        (
+            "dodo",
+            (
+                dodo_payment(1, 0, 900),
+                dodo_payment(2, 20, 333),
+                dodo("plan_changed", 20.1, "active", paid_until=30),
+            ),
+            30,
+        ),
+        ("polar", (shops.polar("order.paid", text(0.001), **POLAR_ORDER), polar(0.002, "trialing")), 14),
+    ],
+    ids=["a trial", "a trial that nobody has paid for", "a change of the plan", "a trial of Polar"],
+)
+def test_the_schedule_of_a_shop_ends_the_current_period(
+    kind: str, bodies: tuple[bytes, ...], end: float
+) -> None:
+    """A payment of nothing, or for a change within it, pays no whole period."""
+    for order in permutations(bodies):
+        vendor = Vendor(kind, mapped("pdt_1", "prod_1"))
+        vendor.receive(*order)
+        assert (vendor.ends, vendor.asked) == ([at(end) + GRACE], [])

@@ -1,6 +1,7 @@
 """To when a subscription is paid, when it ends, and what it consists of: one function, without a contract."""
 
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,7 @@ from licserver.shops.subscriptions import SAME, Course, SubscriptionFacts
 
 RULES = Rules(GRACE)
 PURCHASE, RENEWAL, CHANGE = OrderReason.PURCHASE, OrderReason.RENEWAL, OrderReason.CHANGE
+UNKNOWN = OrderReason.UNKNOWN
 ACTIVE, PAUSED, ENDED = SubscriptionState.ACTIVE, SubscriptionState.PAUSED, SubscriptionState.ENDED
 UNPAID = SubscriptionState.UNPAID
 MOMENT = timedelta(seconds=1)
@@ -95,6 +97,7 @@ def final(day: float) -> End:
 
 
 BOUGHT = paid("1", 0, 30, PURCHASE)
+DODO = partial(report, start=0, period="30d")  # whose payments name no period
 
 ENDS = {
     "paid until a day": ([BOUGHT], None, awaited(30)),
@@ -122,6 +125,28 @@ ENDS = {
         [BOUGHT, paid("2", 30, 60)],
         report(ACTIVE, 30, cancels=30),
         final(30),
+    ),
+    "a trial": ([paid("1", 0.001, reason=UNKNOWN)], DODO(ACTIVE, 0.002, until=7), awaited(7)),
+    "a trial of a day": ([paid("1", 0.001, reason=UNKNOWN)], DODO(ACTIVE, 0.002, until=1), awaited(1)),
+    "a trial that nobody has paid for": (
+        [paid("1", 0.001, reason=UNKNOWN)],
+        DODO(UNPAID, 7.1, until=7),
+        awaited(7),
+    ),
+    "a payment for a change of the plan": (
+        [paid("1", 0, reason=UNKNOWN), paid("2", 20, reason=UNKNOWN)],
+        DODO(ACTIVE, 20.1, until=30),
+        awaited(30),
+    ),
+    "a payment beside a date that was put off": (
+        [paid("1", 0.001, reason=UNKNOWN)],
+        DODO(ACTIVE, 5, until=90),
+        awaited(90),
+    ),
+    "a payment for the next period, of which no report is known": (
+        [paid("1", 0, reason=UNKNOWN), paid("2", 29.9, reason=UNKNOWN)],
+        DODO(ACTIVE, 0.1, until=30),
+        awaited(59.9),
     ),
     "ended": ([BOUGHT], report(ENDED, 31, ended=30), final(30)),
     "ended, and it is not known when": ([BOUGHT], report(ENDED, 31), final(31)),

@@ -152,8 +152,18 @@ class SubscriptionFacts:
             length = find_mapped(order_facts)
         starts_at = order.starts_at or at
         if order.ends_at is None and length is not None:
-            return _Period(starts_at, at, add_period_to_instant(starts_at, length), is_counted=True)
+            ends_at = self._find_scheduled(starts_at, add_period_to_instant(starts_at, length))
+            return _Period(starts_at, at, ends_at, is_counted=True)
         return _Period(starts_at, at, order.ends_at)
+
+    def _find_scheduled(self, paid_at: datetime, counted: datetime) -> datetime:
+        """Return the end of the current period if that was paid then: a trial, or a change within it."""
+        report = self.report
+        if report is None or report.starts_at is None or report.ends_at is None:
+            return counted
+        near = min(SAME, (report.ends_at - report.starts_at) / 2)
+        is_current = report.starts_at - near < paid_at < report.ends_at - near
+        return report.ends_at if is_current and abs(counted - report.ends_at) >= SAME else counted
 
     def _find_reported(
         self, held: Sequence[_Period], refused: Sequence[tuple[_Period, str]]
