@@ -167,9 +167,11 @@ class LemonSqueezyShop(ShopModel):
         self.report_order(order)
 
     def respond(self, kind: str, id_: str) -> bytes | None:
-        """Return a subscription, or the items of an order."""
+        """Return a subscription, unless it lacks the same as its reports, or the items of an order."""
         subscription = next((each for each in self.subscriptions if str(each.id) == id_), None)
         if kind == "subscription" and subscription is not None:
+            if self.find_end(subscription, subscription.end) == UNKNOWN:
+                return None
             attributes = {**self._describe(subscription), "updated_at": _write(subscription.updated_at)}
             return json.dumps({"data": {"id": id_, "attributes": attributes}}).encode()
         order = next((order for order in self.orders if str(order.id) == id_), None)

@@ -122,6 +122,7 @@ class ShopModel:
     most_lines = 1  # of an order
     most_items = 3  # of a subscription
     moves_dates = True  # of payments
+    tolerance = timedelta(microseconds=1)  # within which an end may be later than the scheduled one
     pauses: Sequence[str] = ()  # the ways in which it pauses a subscription
     resumes_ended = False  # a subscription that has ended can go on
     names_lines = False  # in refunds

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from harness.gumroad_shop import GumroadShop
 from harness.lemonsqueezy_shop import LemonSqueezyShop
+from harness.polar_shop import PolarShop
 from harness.shop_machine import Machine
 from harness.shop_model import (
     OwnShop,
@@ -19,7 +21,7 @@ from harness.shop_model import (
 
 SHOPS = [
     *(StripeShop, WooShop, WooShopWithoutSubscriptions, PaddleShop, OwnShop),
-    *(LemonSqueezyShop,),
+    *(GumroadShop, LemonSqueezyShop, PolarShop),
 ]
 
 

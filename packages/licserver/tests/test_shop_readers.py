@@ -29,7 +29,7 @@ from licserver.shops.facts import (
     Subscription,
     SubscriptionState,
 )
-from licserver.shops.periods import add_period, add_period_to_instant, is_period
+from licserver.shops.periods import add_period, add_period_to_instant, is_period, subtract_months
 from licserver.shops.reading import (
     NO_OPTIONS,
     Delivery,
@@ -1387,6 +1387,12 @@ def test_when_a_membership_was_cancelled(fields: dict[str, str], days: int) -> N
     assert read_fact("gumroad", body, Subscription).reported_at == NOON + days * DAY
 
 
+def test_a_cancellation_in_a_short_month_is_no_older_than_that() -> None:
+    """A restart in the month before is older."""
+    body = shops.gumroad_subscription("cancellation", cancelled_at="2027-03-01T12:00:00Z")
+    assert read_fact("gumroad", body, Subscription).reported_at == datetime(2027, 2, 1, 12, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
     ("status", "amount", "is_full"),
     [
@@ -1519,6 +1525,8 @@ def test_periods() -> None:
     ):
         assert str(add_period(start, period)) == expected
     assert add_period_to_instant(NOON, "1m") == MONTH
+    assert subtract_months(MONTH, 1) == NOON
+    assert subtract_months(datetime(2028, 3, 31, tzinfo=UTC), 13) == datetime(2027, 2, 28, tzinfo=UTC)
     with pytest.raises(ValueError, match="month"):
         add_period(start, "month")
 

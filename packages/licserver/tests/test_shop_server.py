@@ -18,6 +18,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Engine, event
 
 from harness import shops
+from harness.gumroad_shop import GumroadShop
+from harness.lemonsqueezy_shop import LemonSqueezyShop
+from harness.polar_shop import PolarShop
 from harness.shop_machine import Machine
 from harness.shop_model import BEGINNING, PLANS, OwnShop, ShopModel, StripeShop, WooShop
 from licserver.domain.records import IssuedLicense
@@ -55,18 +58,17 @@ def killing(statements: int) -> Iterator[None]:
 
 
 @cache
-def prepare(make: type[ShopModel]) -> Path:
-    """Set up an installation with a source that has mapped all that the shop sells."""
-    shop, folder = make(), Path(tempfile.mkdtemp(prefix="shop-server-"))
-    kind = shop.kind
+def prepare(kind: str, *names: tuple[str, str]) -> Path:
+    """Set up an installation with a source that has mapped all that the shop sells: plans and their names."""
+    folder = Path(tempfile.mkdtemp(prefix="shop-server-"))
     with closing(open_services(StandaloneSettings(data_dir=folder), lambda: BEGINNING)) as services:
         for product in sorted(set(PLANS.values())):
             services.products.add(product, product.capitalize())
         services.sources.add(kind, ShopKind(kind), f"{kind.upper()}_SECRET")
         for plan, product in PLANS.items():
             services.plans.add(product, plan, {})
-            for name in shop.list_names(plan):
-                services.sources.map(kind, name, product, plan=plan, slots=3)
+        for plan, name in names:
+            services.sources.map(kind, name, PLANS[plan], plan=plan, slots=3)
     return folder
 
 
@@ -76,7 +78,8 @@ class Server:
     def __init__(self, shop: ShopModel) -> None:
         self._shop, self._random, self._count = shop, random.Random(7), 0
         self._folder = Path(tempfile.mkdtemp(prefix="shop-server-"))
-        shutil.copytree(prepare(type(shop)), self._folder, dirs_exist_ok=True)
+        names = [(plan, name) for plan in PLANS for name in shop.list_names(plan)]
+        shutil.copytree(prepare(shop.kind, *names), self._folder, dirs_exist_ok=True)
         self._services: Services | None = None
         self.kills = 0
 
@@ -187,7 +190,7 @@ class ServerMachine(Machine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [StripeShop, WooShop, OwnShop])
+@pytest.mark.parametrize("make", [StripeShop, WooShop, OwnShop, LemonSqueezyShop, PolarShop, GumroadShop])
 @pytest.mark.parametrize(
     ("examples", "steps"),
     [(4, 8), (12 * int(os.environ.get("LICENSING_LONGER", "1")), 25)],  # `nox -s crash` asks for 10

@@ -154,6 +154,21 @@ ENDS = {
     "ended, and resumed": ([BOUGHT, paid("2", 40, 70, resumes=True)], report(ENDED, 31), awaited(70)),
     "ended, and bought again": ([BOUGHT, paid("2", 40, 70, PURCHASE)], report(ENDED, 31), awaited(70)),
     "the shop's own period": ([BOUGHT], report(ACTIVE, 5, start=0, until=45), awaited(45)),
+    "the shop's own period, which began a moment before its payment": (
+        [paid("1", 0.001, None, PURCHASE)],
+        report(ACTIVE, 5, start=0, until=90, period="30d"),
+        awaited(90),
+    ),
+    "charged within the period": (
+        [paid("1", 0, None, PURCHASE), paid("2", 10)],
+        report(ACTIVE, 10, start=0, until=30, period="30d"),
+        awaited(30),
+    ),
+    "paid after the shop's own period": (
+        [paid("1", 0, None, PURCHASE), paid("2", 31)],
+        report(ACTIVE, 10, start=0, until=30, period="30d"),
+        awaited(61),
+    ),
     "its payment is due": ([BOUGHT], report(UNPAID, 31, start=30), awaited(30)),
     "its payment is due, and was made": ([paid("2", 30, 60)], report(UNPAID, 31, start=30), awaited(60)),
     "its payment is due after a later day than was paid": (

@@ -28,7 +28,7 @@ from licserver.shops.facts import (
     Subscription,
     SubscriptionState,
 )
-from licserver.shops.periods import add_period_to_instant
+from licserver.shops.periods import add_period_to_instant, subtract_months
 from licserver.shops.reading import (
     NO_OPTIONS,
     UNKNOWN_TYPE,
@@ -117,22 +117,15 @@ class _Subscription(ShopObject):
 
         Gumroad reports the end of the period in which that was. It can be restarted before.
         """
-        days = _DAYS.get(self.recurrence or "")
-        if self.cancelled_at is None or self.cancelled_due_to_payment_failures or days is None:
+        months = _MONTHS.get(self.recurrence or "")
+        if self.cancelled_at is None or self.cancelled_due_to_payment_failures or months is None:
             return self.cancelled_at
-        return max(self.created_at, self.cancelled_at - timedelta(days=days))
+        return max(self.created_at, subtract_months(self.cancelled_at, months))
 
 
-_DAYS: Final = {"monthly": 31, "quarterly": 92, "biannually": 184, "yearly": 366, "every_two_years": 731}
-"""The longest period."""
+_MONTHS: Final = {"monthly": 1, "quarterly": 3, "biannually": 6, "yearly": 12, "every_two_years": 24}
+"""The length of a period."""
 
-_PERIODS: Final = {
-    "monthly": "1m",
-    "quarterly": "3m",
-    "biannually": "6m",
-    "yearly": "1y",
-    "every_two_years": "2y",
-}
 _LINE: Final = "1"
 """The id of the line of a sale, which has no other: the names of products, versions and tiers can change."""
 
@@ -191,8 +184,8 @@ def _read_sale(fields: dict[str, Any]) -> tuple[Reading, bool]:
     if sale.is_gift_receiver_purchase:
         return _GIFT, sale.test
     reported_at, orders, subscription_id = sale.at, (sale.id,), sale.subscription_id
-    length = _PERIODS.get(sale.recurrence or "")
-    is_period = subscription_id is not None and length is not None
+    months = _MONTHS.get(sale.recurrence or "")
+    is_period = subscription_id is not None and months is not None
     facts: list[Fact] = [
         Order(
             id=sale.id,
@@ -202,7 +195,7 @@ def _read_sale(fields: dict[str, Any]) -> tuple[Reading, bool]:
             subscriptions=() if subscription_id is None else (subscription_id,),
             paid_at=None if sale.is_preorder_authorization else reported_at,
             starts_at=reported_at if is_period else None,
-            ends_at=add_period_to_instant(reported_at, length) if is_period and length is not None else None,
+            ends_at=add_period_to_instant(reported_at, f"{months}m") if is_period else None,
             total=sale.price,
         ),
         Lines(order_id=sale.id, reported_at=reported_at, lines=(_to_line(sale),)),

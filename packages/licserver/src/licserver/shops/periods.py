@@ -22,7 +22,11 @@ def add_period(day: date, period: str) -> date:
     number, unit = int(match[1]), match[2]
     if unit == "d":
         return day + timedelta(days=min(number, (date.max - day).days))
-    months = day.month - 1 + number * (_MONTHS if unit == "y" else 1)
+    return _add_months(day, number * (_MONTHS if unit == "y" else 1))
+
+
+def _add_months(day: date, number: int) -> date:
+    months = day.month - 1 + number
     year, month = day.year + months // _MONTHS, months % _MONTHS + 1
     if year > MAXYEAR:
         return date.max
@@ -32,3 +36,8 @@ def add_period(day: date, period: str) -> date:
 def add_period_to_instant(at: datetime, period: str) -> datetime:
     """Return the instant so much later, at the same time of the day in UTC."""
     return datetime.combine(add_period(at.date(), period), at.time(), UTC)
+
+
+def subtract_months(at: datetime, number: int) -> datetime:
+    """Return the instant so many months before, at the same time of the day in UTC."""
+    return datetime.combine(_add_months(at.date(), -number), at.time(), UTC)

@@ -26,6 +26,7 @@ class _Period(NamedTuple):
     as_of: datetime
     ends_at: datetime | None
     is_counted: bool = False  # its end is counted from the payment, and a schedule may say another hour
+    is_reported: bool = False  # by the subscription itself
 
 
 class Course(NamedTuple):
@@ -176,9 +177,10 @@ class SubscriptionFacts:
             # It was in order until then. The period itself holds once an order has paid it.
             if any(period.starts_at >= report.starts_at for period in held):
                 return []
-            reported = _Period(report.starts_at, report.reported_at, report.starts_at)
+            reported = _Period(report.starts_at, report.reported_at, report.starts_at, is_reported=True)
         elif report.state in {SubscriptionState.ACTIVE, SubscriptionState.PAUSED} and report.ends_at:
-            reported = _Period(report.starts_at or report.reported_at, report.reported_at, report.ends_at)
+            starts_at = report.starts_at or report.reported_at
+            reported = _Period(starts_at, report.reported_at, report.ends_at, is_reported=True)
         else:
             return []
         return [] if any(_covers(period, reported, held) for period, _ in refused) else [reported]
@@ -225,14 +227,21 @@ def _find_newest(periods: Sequence[_Period]) -> _Period | None:
     ending = [period for period in periods if period.ends_at is not None] or list(periods)
     if not ending:
         return None
+    reported_at = max((period.as_of for period in ending if period.is_reported), default=None)
     newest = max(
-        ending, key=lambda period: (period.starts_at, period.as_of, period.ends_at or period.starts_at)
+        # The date that a shop schedules counts more than one that is counted from an earlier payment.
+        (period for period in ending if reported_at is None or not _is_counted_before(period, reported_at)),
+        key=lambda period: (period.starts_at, period.as_of, period.ends_at or period.starts_at),
     )
     end = newest.ends_at
     if end is None:
         return newest
     counted = [period.ends_at for period in ending if period.is_counted and period.ends_at is not None]
     return newest._replace(ends_at=max([end, *(end_ for end_ in counted if abs(end_ - end) < SAME)]))
+
+
+def _is_counted_before(period: _Period, at: datetime) -> bool:
+    return period.is_counted and period.as_of <= at
 
 
 def group_subscriptions(facts: Iterable[Fact], orders: Sequence[OrderFacts]) -> list[SubscriptionFacts]:
