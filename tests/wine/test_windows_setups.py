@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,28 @@ def test_a_set_up_that_is_killed_midway(windows: Windows, drive: Path) -> None:
     assert app.update(make_nsis(drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"
     assert app.wait_until_opened() == "1.1.0"
     shutil.rmtree(app.folder)
+
+
+def test_an_app_in_a_folder_is_opened_again(windows: Windows, drive: Path) -> None:
+    """By its launcher, and not before it has ended; the new version is current then."""
+    app = App(windows, drive, "folder")
+    app.folder = drive / "Photo & Lab 100% (x)"
+    app.program = app.folder / "photo-lab.exe"
+    for version in ("1.0.0", "1.1.0"):
+        (drive / version).mkdir()
+        shutil.copy(make_program(drive, version), drive / version / app.program.name)
+        shutil.make_archive(str(drive / version), "zip", drive / version)
+    first = drive / "1.0.0.zip"
+    options = ("--version", "1.0.0", "--sha256", sha256(first.read_bytes()).hexdigest())
+    arguments = ("apply", windows.path(first), *options, "--to", windows.path(app.folder))
+    done = windows.run(*arguments, program=windows.scripts / "licclient.exe", cwd=drive)
+    assert done.returncode == 0, done.stdout
+    shutil.copy(make_program(drive, "launcher"), app.program)
+    ended = app.update(drive / "1.1.0.zip", "1.1.0", "1.0.0", 20, 60, 5)
+    assert ended == "stays, reopened: True"
+    assert app.wait_until_opened() == "launcher"
+    assert app.note.stat().st_mtime - (drive / "1.1.0.zip").stat().st_mtime > 5, "the app still ran"
+    assert (app.folder / "current.txt").read_text().startswith("1.1.0-")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")

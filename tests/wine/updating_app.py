@@ -1,7 +1,7 @@
 """Run by the Python of a Windows: the part of an app that installs its update, or reads what came of it.
 
-Arguments: kind, folder of the app, state folder, running version, promised version; then a set-up's path and
-the seconds for the app's end and for the set-up, or `receipt`.
+Arguments: kind, folder of the app, state folder, running version, promised version; then the path of a
+set-up or zip, and the seconds for the app's end and for the set-up, or `receipt`.
 """
 
 import sys
@@ -45,5 +45,5 @@ with LicenseService() as service:
     except (LicclientError, OSError) as problem:
         say(f"{type(problem).__name__} {getattr(problem, 'obstacle', None) or problem}")
     else:
-        say("quits" if done.has_to_quit else "stays")
+        say("quits" if done.has_to_quit else f"stays, reopened: {done.is_reopened}")
         time.sleep(float(rest[2]) if len(rest) > 2 else 1)  # the app is saving its work

@@ -25,7 +25,7 @@ def spawned(monkeypatch):
     """Pretend to be on Windows, and record what would be started there."""
     calls = []
     monkeypatch.setattr("licclient.install._flow._SYSTEM", "win32")
-    monkeypatch.setattr(_windows_setups, "_spawn", lambda *call: calls.append(call))
+    monkeypatch.setattr(_windows_setups, "spawn_on_windows", lambda *call: calls.append(call))
     monkeypatch.setattr(_windows_setups, "_held", [])
     yield calls
     for file in _windows_setups._held:
@@ -152,7 +152,7 @@ async def test_a_set_up_that_cannot_be_started_leaves_no_mark(
     def fail(*_: object):
         raise PermissionError(13, "Access is denied")
 
-    monkeypatch.setattr(_windows_setups, "_spawn", fail)
+    monkeypatch.setattr(_windows_setups, "spawn_on_windows", fail)
     with pytest.raises(PermissionError):
         await client.install_update(await update_of(SETUP), key=key, installation=here)
     assert await client.installation_receipt() is None

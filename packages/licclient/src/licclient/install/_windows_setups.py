@@ -7,14 +7,13 @@ variables of its environment, so that no name of a folder is read as a command.
 
 import os
 import secrets
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.environment import clean_environment
 from licclient._core.storage import read_with_retries
 from licclient._updates.attempts import CODE
+from licclient.install._restart import command_shell, spawn_on_windows
 from licclient.install._setup_commands import escape_for_script, file_name, is_setup, setup_command
 from licclient.install._verified import copy_verified
 
@@ -68,10 +67,6 @@ exit /b 0
 """
 """Run twice at once: to install, and, as `open`, to open the app when that has ended or takes too long."""
 
-# By number: the constants exist on Windows only.
-_DETACHED: Final = 0x08000000 | 0x00000200  # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP
-_BREAKAWAY: Final = 0x01000000  # CREATE_BREAKAWAY_FROM_JOB
-
 _held: list[object] = []
 """Files that stay open as long as this process lives."""
 
@@ -124,32 +119,11 @@ def start(
     }
     (folder / "update.cmd").write_bytes(_LINES.replace("\n", "\r\n").encode("ascii"))
     _held.append((folder / _HELD).open("xb"))  # Python's files cannot be removed on Windows while open
-    shell = str(Path(windows) / "System32" / "cmd.exe")
+    shell = command_shell()
     environment = clean_environment() | values
     if program is not None:
-        _spawn(f'"{shell}" /d /c {_SCRIPT} open', environment, folder)
-    _spawn(f'"{shell}" /d /c {_SCRIPT}', environment, folder)
-
-
-def _spawn(command: str, environment: Mapping[str, str], folder: Path) -> None:
-    """Start a process that outlives this one, and has no window."""
-    quiet = subprocess.DEVNULL
-    for breakaway in (_BREAKAWAY, 0):  # some jobs let nothing leave
-        try:
-            subprocess.Popen(  # noqa: S603 - ours
-                command,
-                stdin=quiet,
-                stdout=quiet,
-                stderr=quiet,
-                cwd=folder,
-                env=environment,
-                creationflags=_DETACHED | breakaway,
-            )
-        except PermissionError:
-            if not breakaway:
-                raise
-        else:
-            return
+        spawn_on_windows(f'"{shell}" /d /c {_SCRIPT} open', environment, folder)
+    spawn_on_windows(f'"{shell}" /d /c {_SCRIPT}', environment, folder)
 
 
 def read_note(folder: Path) -> str | None:
