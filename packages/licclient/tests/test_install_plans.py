@@ -108,6 +108,22 @@ def test_a_framework_within_the_app():
     assert plan_of(InstallationKind.SPARKLE, "linux").obstacle is InstallObstacle.NOT_REPLACEABLE
 
 
+def test_a_framework_that_the_app_can_call_is_handed_the_update():
+    """On its own system and a sure sign; Velopack waits for the app's end, and the others have windows."""
+    plan = plan_of(InstallationKind.WINSPARKLE, "win32", updater="WinSparkle", hands_over=True)
+    assert (plan.is_possible, plan.updater, plan.has_to_quit) == (True, "WinSparkle", False)
+    assert explain(plan, "de") == "WinSparkle aktualisiert diese App."
+    plan = plan_of(InstallationKind.VELOPACK, "win32", updater="Velopack", hands_over=True)
+    assert (plan.is_possible, plan.updater, plan.has_to_quit) == (True, None, True)
+    for kind, system, known in (
+        (InstallationKind.WINSPARKLE, "linux", {}),
+        (InstallationKind.SPARKLE, "darwin", {"is_certain": False}),
+        (InstallationKind.SNAP, "linux", {}),
+    ):
+        plan = plan_of(kind, system, updater="it", hands_over=True, **known)
+        assert plan.obstacle is InstallObstacle.OTHER_UPDATER
+
+
 def test_command_lines_are_those_that_the_vendors_document():
     """The folder of NSIS is last and has no quotes, whatever is in it."""
     setup, folder = r"C:\Users\Jo\state\update-1.exe", "C:\\Program Files\\Photo & Lab\\"

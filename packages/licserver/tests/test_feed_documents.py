@@ -15,6 +15,7 @@ from licserver.protocol.feeds import (
     format_appcast,
     format_tauri_update,
     format_velopack_feed,
+    is_for_all,
     license_required_response,
     lowest_of_major,
     parse_call,
@@ -101,6 +102,14 @@ def test_tauri_is_offered_a_newer_signed_version():
 def test_tauri_is_not_offered_what_it_cannot_use(changes, installed):
     """Not newer, not signed, or without a semantic version."""
     assert format_tauri_update(offer(release(**changes)), installed, "x") is None
+
+
+def test_what_winsparkle_may_have_needs_no_choice():
+    """Neither of a channel nor of a moment (D-392)."""
+    listed = ListedRelease(release())
+    assert is_for_all(listed)
+    assert not is_for_all(listed._replace(is_on_request=True))
+    assert not is_for_all(listed._replace(span=timedelta(days=7)))
 
 
 def test_an_appcast_lists_signed_releases():

@@ -17,8 +17,19 @@ SENT = {"license_key": "CP-X", "slug": "app", "version": "1.5", "domain": "https
 def test_a_report_is_read(sent, platform):
     """A platform that is no name counts as none; the key is in no repr."""
     report = parse_report(json.dumps(SENT | sent).encode())
-    assert report == RollbackReport("CP-X", "app", "1.5", "a.example", platform)
+    assert report == RollbackReport("CP-X", "app", "1.5", "a.example", platform, None)
     assert "CP-X" not in repr(report)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [(0, 0), (2**32 - 1, 2**32 - 1), *((wrong, None) for wrong in (-1, 2**32, "5", True, 5.0, [], None))],
+)
+def test_an_exit_code_is_a_number_of_32_bits(sent, code):
+    """Anything else counts as none, as a platform does (D-393)."""
+    report = parse_report(json.dumps(SENT | {"exit_code": sent}).encode())
+    assert not isinstance(report, InvalidRequest)
+    assert (report.exit_code, type(report.exit_code)) == (code, type(code))
 
 
 @pytest.mark.parametrize("name", SENT)
