@@ -442,3 +442,28 @@ def test_an_unknown_end_of_licenses_that_a_source_has_issued_is_asked_about(worl
     process(world, "lemonsqueezy", order, shops.lemon("subscription_created", "77", report))
     (problem,) = world.services.sale_problems.list_open().items
     assert problem.message.startswith("subscription 77: until when it is paid is not known")
+
+
+@both_engines
+def test_an_order_has_so_many_refunds_and_no_more(world, monkeypatch):
+    """More are not stored, so that no delivery of it takes long; a person is asked, and those known go on."""
+    monkeypatch.setattr("licserver.services.sales.reconciler.MAX_REFUNDS", 3)
+    monkeypatch.setattr("licserver.shops.desired.MAX_REFUNDS", 3)
+    add(world, "standard")
+    process(world, "standard", bought(total=90))
+    for number in range(5):
+        refund = {"order_id": "1", "refund_id": f"{number}", "amount": 1}
+        process(world, "standard", shops.standard("purchase.refunded", "2026-06-15T12:00:01Z", **refund))
+    facts, _ = world.repositories.sales.load_contract("standard", ["order:1"])
+    assert sum(row.kind == "refund" for row in facts) == 3
+    assert states(world, "standard") == ["done", "done", "done", "dead", "dead", "dead"]
+    (problem,) = world.services.sale_problems.list_open().items
+    assert problem.message == (
+        "order 1 has 3 refunds and disputes, and no more are read; revoke its licenses by hand if they are "
+        "not paid any more, or leave it"
+    )
+    known = {"order_id": "1", "refund_id": "0", "partial": False}
+    process(world, "standard", shops.standard("purchase.refunded", "2026-06-15T12:00:02Z", **known))
+    assert [license_.revoked_reason for license_ in licenses(world)] == ["the order was refunded"]
+    process(world, "standard", bought(order_id="2"))
+    assert states(world, "standard")[-1] == "done"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.contracts import DAY, GRACE, Vendor, earlier, mapped
+from harness import shops
+from harness.contracts import DAY, GRACE, Vendor, earlier, mapped, play, text
 from licserver.shops.contract import Answer, Fetch, ProblemKind, Rules, SaleProblem
 from licserver.shops.facts import (
     Contact,
@@ -628,3 +629,22 @@ def test_two_orders_do_not_share_their_licenses() -> None:
     for id_ in ("1", "1/1", "1@1", "1%401"):
         vendor.take([order(id_), lines(line("a"), order_id=id_)])
     assert len({license_.key for license_ in vendor.licenses}) == len(vendor.valid) == 4
+
+
+def test_an_order_with_too_many_refunds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further ones are not stored: a person is asked, also of an order whose lines have two subscriptions."""
+    monkeypatch.setattr("licserver.shops.desired.MAX_REFUNDS", 2)
+    bought = [
+        shops.standard(
+            "purchase.completed", order_id="1", external_id=name, subscription_id=name, paid_through=text(30)
+        )
+        for name in ("a", "b")
+    ]
+    refunds = [
+        shops.standard("purchase.refunded", text(1), order_id="1", refund_id=f"{number}", external_id="a")
+        for number in range(2)
+    ]
+    for vendor in play("standard", "a b", *bought, *refunds):
+        assert vendor.asked == ["REFUND"]
+    for vendor in play("standard", "a b", *bought, refunds[0]):
+        assert vendor.asked == []

@@ -19,6 +19,10 @@ MAX_LICENSES: Final = 10 * MAX_QUANTITY
 """License keys of a contract, those that were replaced or revoked as well."""
 
 
+MAX_REFUNDS: Final = 1_000
+"""Refunds and disputes of an order: with 10,000 of them each delivery of it took half a second."""
+
+
 class ItemMapping(Protocol):
     """The licenses that a product or a price of a shop issues; without a product it issues none."""
 

@@ -12,6 +12,7 @@ from licserver.shops.changes import REFUNDED
 from licserver.shops.contract import (
     MAX_LICENSES,
     MAX_QUANTITY,
+    MAX_REFUNDS,
     Answer,
     Desired,
     DesiredLicense,
@@ -708,6 +709,12 @@ class _Derivation:
     def _check_refunds(self, order: OrderFacts, about: str, *, is_served: bool) -> None:
         """Ask about refunds and disputes that the licenses cannot follow by themselves."""
         reason, name = order.find_revoked_reason(self._rules), _name(about)
+        if order.refund_count >= MAX_REFUNDS:
+            text = (
+                f"{name} has {order.refund_count} refunds and disputes, and no more are read; revoke its "
+                "licenses by hand if they are not paid any more, or leave it"
+            )
+            self._ask(f"refunds:{order.id}", ProblemKind.REFUND, text, about)
         if reason is None:
             if is_served:
                 self._check_parts(order, name)

@@ -54,6 +54,7 @@ class OrderFacts:
     payments: list[Payment] = field(default_factory=list)
     refunds: list[Refund] = field(default_factory=list)
     disputes: list[Dispute] = field(default_factory=list)
+    refund_count: int = 0  # and disputes, of all parts of the order
 
     @property
     def id(self) -> str:
@@ -355,8 +356,10 @@ def _add(group: OrderFacts, fact: _OrderFact) -> None:
             group.payments.append(fact)
         case Refund():
             group.refunds.append(fact)
+            group.refund_count += 1
         case Dispute():
             group.disputes.append(fact)
+            group.refund_count += 1
         case Contact():
             pass  # `desired` looks at those of a whole contract
 

@@ -1,7 +1,7 @@
 """Sources of sales, what they delivered, the facts in it, and the licenses of what was bought."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
@@ -416,6 +416,14 @@ class SaleRepository(Repository):
             new = {row.object for row in rows} - all_objects
         already_loaded = [loaded[key] for key in sorted(keys & loaded.keys())]
         return already_loaded + self.find_facts(source, keys - loaded.keys()), all_objects | new
+
+    def count_refunds(self, source: str, objects: Collection[str]) -> Counter[str]:
+        """Count the refunds and disputes that name each of some objects."""
+        columns = sale_links.c
+        of_them = (columns.source == source) & columns.object.in_(sorted(objects))
+        kinds = columns.kind.in_(("refund", "dispute"))
+        counted = select(columns.object, func.count()).where(of_them, kinds).group_by(columns.object)
+        return Counter({row[0]: row[1] for row in self._all(counted)})
 
     # --- what was known before facts were stored
 

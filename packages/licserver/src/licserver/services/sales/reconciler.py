@@ -48,8 +48,8 @@ from licserver.shops.changes import (
     find_change,
     find_end,
 )
-from licserver.shops.contract import DesiredLicense, End, Fetch, ProblemKind, SaleProblem
-from licserver.shops.facts import Fact, is_newer, key_of, links_of
+from licserver.shops.contract import MAX_REFUNDS, DesiredLicense, End, Fetch, ProblemKind, SaleProblem
+from licserver.shops.facts import Dispute, Fact, Refund, is_newer, key_of, links_of
 
 MAX_PROBLEM_CHARS: Final = 500  # characters
 ISSUE_BATCH: Final = 150
@@ -170,11 +170,25 @@ class SaleReconciler:
         self._rows |= {(row.kind, row.id): row for row in self._sales.find_facts(self._source.name, newest)}
         new = [
             (make_fact_row(fact), links_of(fact))
-            for key, fact in newest.items()
+            for key, fact in self._drop_excess(newest).items()
             if (row := self._rows.get(key)) is None or is_newer(load_fact_row(row), fact)
         ]
         self._sales.put_facts(self._source.name, self._tx.now(), new)
         self._rows |= {(row.kind, row.id): row for row, _ in new}
+
+    def _drop_excess(self, facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
+        """Drop new refunds and disputes of orders that have many; `desired` asks a person about these."""
+        unknown = {key: fact for key, fact in facts.items() if key not in self._rows}
+        refunds = {key: fact for key, fact in unknown.items() if isinstance(fact, Refund | Dispute)}
+        if not refunds:
+            return facts
+        objects = {link for fact in refunds.values() for link in links_of(fact)}
+        counts = self._sales.count_refunds(self._source.name, objects)
+        for key, fact in refunds.items():
+            counts.update(links_of(fact))
+            if any(counts[link] > MAX_REFUNDS for link in links_of(fact)):
+                del facts[key]
+        return facts
 
     def plan(self, objects: Iterable[str]) -> LargePlan:
         """Find what is to be done for a contract, outside of a transaction."""
