@@ -47,10 +47,15 @@ def nsis(*, signed: bool = True, content: bytes = b"") -> bytes:
     return program(data=bytes(4) + b"\xef\xbe\xad\xdeNullsoftInst" + bytes(8) + content, signed=signed)
 
 
-def inno(*, signed: bool = True, content: bytes = b"") -> bytes:
-    """Return a set-up as Inno Setup makes it, with its table in a resource."""
-    table = b"rDlPtS\xcd\xe6\xd7\x7b\x0b\x2a" + bytes(32)
-    return program(table, b"idska32\x1a" + content, signed=signed, magic=0x10B)
+def inno(*, signed: bool = True, content: bytes = b"", version: int = 1) -> bytes:
+    """Return a set-up as Inno Setup makes it, with its table of a version in a resource."""
+
+    def written(size: int) -> bytes:
+        numbers = struct.pack("<LQ" if version > 1 else "<LL", version, size)
+        table = (b"rDlPtS\xcd\xe6\xd7\x7b\x0b\x2a" + numbers).ljust(44, b"\xff")
+        return program(table, b"idska32\x1a" + content, signed=signed, magic=0x10B)
+
+    return written(len(written(0)))
 
 
 def msi(

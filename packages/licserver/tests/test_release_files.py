@@ -130,6 +130,31 @@ def test_numbers_that_a_damaged_file_names_are_not_believed(inspect):
         assert inspect(bytes(content)).kind == "folder"
 
 
+INNO_TABLE = bytes.fromhex(
+    "72446c507453cde6d77b0b2a01000000e4291a0099790d0000922f00729932aca41e0d0000d80b00c3d61745"
+)
+"""Of a set-up of 1,714,660 bytes by Inno Setup 6.3.1."""
+
+
+def test_the_table_of_a_real_set_up_is_read(inspect):
+    """What is smaller than its file was is cut off."""
+    padding = bytes(1_714_660 - len(program(INNO_TABLE, magic=0x10B)))
+    whole = program(INNO_TABLE, padding, magic=0x10B)
+    assert inspect(whole, platform=WINDOWS) == ("inno", True, ("unsigned",))
+    assert inspect(whole[:-1], platform=WINDOWS).flaws == ("unsigned", "cut-off")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_set_up_that_is_cut_off_is_warned_of(inspect, version):
+    """Inno Setup records the size of the file, in two forms; a table that is cut off itself names none."""
+    content = release_files.inno(version=version)
+    assert inspect(content, platform=WINDOWS) == ("inno", True, ())
+    assert inspect(content[:-1], platform=WINDOWS).flaws == ("cut-off",)
+    assert "cut off" in (inspect(content[:-1]).warning or "")
+    head = content.partition(b"rDlPtS")[0]
+    assert inspect(head + b"rDlPtS", platform=WINDOWS).kind == "inno"
+
+
 NSIS = 'OutFile "{file}"\nName "App"\nInstallDir "$TEMP\\App"\nTarget {target}\nSection\nSectionEnd\n'
 WIX = """<?xml version="1.0"?><Wix xmlns="http://schemas.microsoft.com/wix/2006/wi">
 <Product Id="*" UpgradeCode="12345678-1234-1234-1234-111111111111" Name="App" Version="1.0.0"

@@ -2,6 +2,7 @@
 
 import enum
 import mmap
+import os
 import struct
 import zipfile
 from collections.abc import Callable
@@ -50,6 +51,7 @@ class Flaw(enum.StrEnum):
 
     UNSIGNED = "unsigned"
     UNMARKED = "unmarked"
+    CUT_OFF = "cut-off"
     PROGRAM = "program"
     OTHER_SYSTEM = "other-system"
     NO_EXE = "no-exe"
@@ -59,6 +61,7 @@ class Flaw(enum.StrEnum):
 FLAWS: Final = {
     Flaw.UNSIGNED: "The file is not signed, so Windows warns people of it: use signtool or osslsigncode.",
     Flaw.UNMARKED: "The file has no marks of such a set-up: check that it is one.",
+    Flaw.CUT_OFF: "The set-up is cut off, and cannot install anything: build or copy it again.",
     Flaw.PROGRAM: "The file is a Windows program: if it is a set-up, give its kind, so that apps can run it.",
     Flaw.OTHER_SYSTEM: "The kind is for another system than the platform: apps on that are offered it.",
     Flaw.NO_EXE: "The zip has no .exe: check that it is the one to publish.",
@@ -121,6 +124,7 @@ class _Content(NamedTuple):
     kind: FileKind | None = None
     is_program: bool = False
     is_signed: bool = False
+    is_cut_off: bool = False
     entries: tuple[zipfile.ZipInfo, ...] = ()
 
     def fits(self, kind: FileKind) -> bool:
@@ -177,8 +181,26 @@ def _read_program(source: BinaryIO, head: bytes) -> _Content:
     program = source.read(end)
     is_nsis = _NSIS_MARK in source.read(_MAX_GAP)
     kind = FileKind.NSIS if is_nsis else FileKind.INNO if _INNO_MARK in program else None
-    description = _ARTICLES[kind] if kind else "a Windows program"
-    return _Content(description, kind, is_program=True, is_signed=certificates_size > 0)
+    return _Content(
+        _ARTICLES[kind] if kind else "a Windows program",
+        kind,
+        is_program=True,
+        is_signed=certificates_size > 0,
+        is_cut_off=kind is FileKind.INNO and source.seek(0, os.SEEK_END) < _read_inno_size(program),
+    )
+
+
+def _read_inno_size(program: bytes) -> int:
+    """Return the size that a set-up by Inno Setup has at least; 0 if that cannot be read.
+
+    The set-up itself compares it as well, but before Inno Setup 6.6 in a window, even if it runs silently.
+    """
+    _, _, table = program.partition(_INNO_MARK)
+    try:
+        version, size = struct.unpack_from("<LL", table, 6)
+        return int(size if version == 1 else struct.unpack_from("<Q", table, 10)[0])
+    except struct.error:
+        return 0
 
 
 def _read_zip(source: BinaryIO) -> _Content:
@@ -210,6 +232,10 @@ def _check_marks(kind: FileKind, content: _Content, platform: str) -> Flaw | Non
     return Flaw.PROGRAM if is_program and platform else None
 
 
+def _check_size(_kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    return Flaw.CUT_OFF if content.is_cut_off else None
+
+
 def _check_system(kind: FileKind, _content: _Content, platform: str) -> Flaw | None:
     system = platform.partition("-")[0]
     is_other = system in _SYSTEMS.values() and _SYSTEMS.get(kind, system) != system
@@ -230,6 +256,7 @@ def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | 
 _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_signature,
     _check_marks,
+    _check_size,
     _check_system,
     _check_program,
 )
