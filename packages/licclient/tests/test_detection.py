@@ -614,6 +614,31 @@ def test_recorded_setups(tmp_path):
     assert _registry.classify(entry("Lab")) is None
 
 
+INNO_LOG = b"Inno Setup Uninstall Log (b) 64-bit".ljust(64, b"\0") + b"{6A9E5A8E-3F4B}".ljust(128, b"\0")
+"""How `unins000.dat` of Inno Setup 6.3.1 begins."""
+
+
+@pytest.mark.parametrize(
+    ("key", "log", "kind"),
+    [
+        ("Lab", INNO_LOG, InstallationKind.INNO),
+        ("{6A9E5A8E-3F4B}_is1", INNO_LOG, None),
+        ("{6a9e5a8e-3f4b}_IS1", INNO_LOG, None),
+        ("{0}_is1", INNO_LOG, InstallationKind.INNO),
+        ("Lab", None, None),
+    ],
+)
+def test_a_copy_of_what_inno_setup_has_installed(tmp_path, monkeypatch, key, log, kind):
+    """It has the uninstaller as well; Windows lists the app in the folder that was copied."""
+    monkeypatch.setattr(_registry, "_list_entries", lambda: [_registry.SetupRecord(key, r"C:\Other")])
+    monkeypatch.setattr(_registry, "_is_msi_folder", lambda _folder: False)
+    assert _registry.find_setup(tmp_path) is None
+    (tmp_path / "unins000.exe").write_bytes(b"MZ")
+    if log is not None:
+        (tmp_path / "unins000.dat").write_bytes(log)
+    assert _registry.find_setup(tmp_path) is kind
+
+
 @pytest.mark.parametrize(
     ("uninstaller", "is_of"),
     [(r"C:\Lab\uninstall.exe", False), (r"C:\Tools\uninstall.exe", True)],

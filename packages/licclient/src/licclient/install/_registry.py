@@ -1,7 +1,7 @@
 """What set-ups of Windows have recorded: the kind of the one that installed a folder (D-341)."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,8 @@ _UNINSTALL: Final = r"SOFTWARE\Microsoft\Windows\CurrentVersion\Uninstall"
 _MSI_FOLDERS: Final = r"SOFTWARE\Microsoft\Windows\CurrentVersion\Installer\Folders"
 _MAX_KEYS: Final = 5_000
 _NSIS: Final = b"Nullsoft"
+_INNO_ID: Final = slice(64, 192)  # of `unins000.dat`: the AppId of the script
+_INNO_HEAD: Final = 192
 _SEARCHED: Final = 512 * 1024  # bytes of an uninstaller; its manifest is near the beginning
 
 
@@ -35,8 +37,9 @@ def find_setup(folder: Path) -> InstallationKind | None:
 
     Raise `OSError` if the registry cannot be read.
     """
-    kinds = {classify(entry) for entry in _list_entries() if is_of(entry, folder)} - {None}
-    if not kinds and _has_inno_files(folder):
+    entries = list(_list_entries())
+    kinds = {classify(entry) for entry in entries if is_of(entry, folder)} - {None}
+    if not kinds and _is_inno_folder(folder, entries):
         return InstallationKind.INNO
     if not kinds and _is_msi_folder(folder):
         return InstallationKind.MSI
@@ -91,8 +94,20 @@ def _is_nsis(program: str) -> bool:
         return False
 
 
-def _has_inno_files(folder: Path) -> bool:
-    return (folder / "unins000.exe").exists() and (folder / "unins000.dat").exists()
+def _is_inno_folder(folder: Path, entries: Iterable[SetupRecord]) -> bool:
+    """Return whether Inno Setup's uninstaller is in a folder, and Windows lists its app in no other one.
+
+    A script need not have its app listed; a folder that a person has copied has the uninstaller as well.
+    """
+    if not (folder / "unins000.exe").exists():
+        return False
+    try:
+        with open_plain(folder / "unins000.dat") as file:
+            head = file.read(_INNO_HEAD)
+    except OSError:
+        return False
+    app_id = head[_INNO_ID].partition(b"\0")[0].decode("utf-8", "replace")
+    return all(entry.key.casefold() != f"{app_id}_is1".casefold() for entry in entries)
 
 
 # --- the registry -----------------------------------------------------------------------------
