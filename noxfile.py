@@ -303,7 +303,8 @@ def windows(session: nox.Session) -> None:
     """The client on Windows, by wine on Linux: its tests and dialogs, a frozen app that updates itself.
 
     `-- suite` for one part, `-- --python 3.13` for another Python whose standard library this machine has.
-    Needs `apt-get install wine wine64 gcc-mingw-w64-x86-64-win32 xvfb openbox libtk8.6`.
+    Needs `apt-get install wine wine64 gcc-mingw-w64-x86-64-win32 xvfb openbox libtk8.6`; set-ups of Inno need
+    wine32 and a compiler as well, and the table at the end says how to get them.
     """
     tool = ("python", "-m", "tools.windows", *session.posargs)
     place = {"PYTHONPATH": "tests"}  # the virtual screen

@@ -10,7 +10,7 @@ import pytest
 from tools.windows import build
 from tools.windows.__main__ import SHARE, Counts, add, is_share_reached, merge, print_table, read_report
 from tools.windows.build import MissingError, find_standard_library
-from tools.windows.wine import NEEDED, Windows
+from tools.windows.wine import INNO, INNO_COMPILER, NEEDED, Windows
 
 ROOT = Path(__file__).parents[1]
 REPORT = """<testsuites><testsuite>
@@ -59,6 +59,7 @@ def test_every_list_has_all_packages() -> None:
     for name in (".ci/run", ".github/workflows/ci.yml", "noxfile.py"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert wanted <= set(re.findall(r"[\w.-]+", text)), name
+    assert INNO in (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
 
 
 def test_what_wine_has_or_cannot_load_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +88,25 @@ def test_names_of_files(tmp_path: Path) -> None:
     windows = Windows(tmp_path)
     assert windows.path(windows.drive / "temp" / "a b") == r"C:\temp\a b"
     assert windows.path(Path("/usr/share")) == r"Z:\usr\share"
+
+
+def test_what_set_ups_of_inno_setup_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Programs of 32 bits, then the compiler; the table says how to get what is missing."""
+    windows, compiler = Windows(tmp_path), tmp_path / "ISCC.exe"
+    monkeypatch.setenv(INNO_COMPILER, str(compiler))
+    assert "apt-get install wine32:i386" in windows.lacks_for_inno
+    library = windows.drive / "windows" / "syswow64" / "kernel32.dll"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert INNO in windows.lacks_for_inno
+    print_table("3.11", [], [], windows.lacks_for_inno)
+    assert f"not run: set-ups of Inno Setup (no {INNO_COMPILER}" in capsys.readouterr().out
+    compiler.touch()
+    assert windows.lacks_for_inno == ""
+    print_table("3.11", [], [], windows.lacks_for_inno)
+    assert "Inno" not in capsys.readouterr().out
 
 
 def test_pieces_are_added(tmp_path: Path) -> None:

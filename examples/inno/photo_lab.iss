@@ -4,7 +4,10 @@ AppId={{6A9E5A8E-3F4B-4F0C-9D2A-2F6C1C2A7B11}
 AppName=Photo Lab
 AppVersion={#VERSION}
 DefaultDirName={localappdata}\Programs\Photo Lab
+DisableProgramGroupPage=yes
 PrivilegesRequired=lowest
+ArchitecturesAllowed=x64compatible
+ArchitecturesInstallIn64BitMode=x64compatible
 OutputBaseFilename=photo-lab-{#VERSION}-setup
 CloseApplications=yes
 
@@ -15,4 +18,5 @@ Source: "{#FOLDER}\*"; DestDir: "{app}"; Flags: recursesubdirs ignoreversion
 Name: "{userprograms}\Photo Lab"; Filename: "{app}\photo-lab.exe"
 
 [Run]
-Filename: "{app}\photo-lab.exe"; Flags: nowait; Check: WizardSilent
+; skipifsilent: licclient opens the app after an update
+Filename: "{app}\photo-lab.exe"; Description: "Photo Lab"; Flags: postinstall nowait skipifsilent

@@ -1,4 +1,7 @@
-"""Makes an app for Windows, and set-ups of it by NSIS and Windows Installer, with the tools of Debian."""
+"""Makes an app for Windows, and set-ups of it.
+
+NSIS and Windows Installer by the tools of Debian, Inno Setup by its own compiler.
+"""
 
 import shutil
 import subprocess
@@ -6,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tools.windows.wine import Windows, find_inno_compiler
+
+ROOT: Final = Path(__file__).parents[2]
 NEEDED: Final = ("makensis", "wixl", "x86_64-w64-mingw32-gcc")
 
 PROGRAM: Final = r"""
@@ -78,6 +84,46 @@ MSI: Final = """<?xml version="1.0" encoding="utf-8"?>
 </Wix>
 """
 
+# The recipe, and what is to go wrong with it: the result of a function that Setup calls before it begins, an
+# exception in the middle, or time.
+INNO: Final = r"""
+#include "photo_lab.iss"
+#ifdef OPENS
+[Run]
+Filename: "{app}\photo-lab.exe"; Flags: nowait; Check: WizardSilent
+#endif
+[Code]
+#ifdef REFUSE
+function InitializeSetup: Boolean;
+begin
+  Result := False;
+end;
+#endif
+#ifdef PREPARE
+function PrepareToInstall(var NeedsRestart: Boolean): String;
+begin
+  NeedsRestart := {#PREPARE} = 8;
+  Result := 'This computer is not ready.';
+end;
+#endif
+#ifdef RESTART
+function NeedRestart: Boolean;
+begin
+  Result := True;
+end;
+#endif
+procedure CurStepChanged(CurStep: TSetupStep);
+begin
+  if CurStep <> ssInstall then exit;
+  #ifdef SLEEP
+  Sleep({#SLEEP});
+  #endif
+  #ifdef RAISE
+  RaiseException('Something is wrong.');
+  #endif
+end;
+"""
+
 
 def missing_tools() -> list[str]:
     """Return the tools that this machine lacks."""
@@ -107,6 +153,24 @@ def make_msi(folder: Path, version: str, number: str | None = None) -> Path:
     source.write_text(MSI.format(version=number or version, program=program.name))
     _run("wixl", "-a", "x64", "-o", setup, source.name, folder=folder)  # it takes no absolute paths
     return setup
+
+
+def make_inno(windows: Windows, folder: Path, version: str, *options: str) -> Path:
+    """Return a set-up of Inno Setup by the recipe of `examples`; `options` are those of `INNO`."""
+    compiler = find_inno_compiler()
+    assert compiler is not None
+    files, script = folder / f"files-{version}", folder / "app.iss"
+    files.mkdir(exist_ok=True)
+    shutil.copy(make_program(folder, version), files / "photo-lab.exe")
+    shutil.copy(ROOT / "examples" / "inno" / "photo_lab.iss", folder)
+    script.write_text(INNO)
+    name = f"setup-{version}{len(options)}"
+    defined = (f"/DVERSION={version}", f"/DFOLDER={windows.path(files)}", *options)
+    place = (f"/O{windows.path(folder)}", f"/F{name}")
+    done = windows.run("/Q", *defined, *place, windows.path(script), program=compiler)
+    if done.returncode != 0:
+        raise AssertionError(f"ISCC failed: {done.stdout}")
+    return folder / f"{name}.exe"
 
 
 def _run(*command: str | Path, folder: Path | None = None) -> None:

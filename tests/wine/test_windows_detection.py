@@ -1,4 +1,4 @@
-"""How `detect()` sees what set-ups have installed on Windows: NSIS and MSI of `examples/`, really installed.
+"""How `detect()` sees what set-ups have installed on Windows: those of `examples/`, really installed.
 
 `nox -s windows`; elsewhere these tests are skipped.
 """
@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 from tools.windows.wine import Windows
+
+from harness.setups import make_inno
+from licserver.services.release_files import inspect_file
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +76,24 @@ def test_msi(windows: Windows, drive: Path) -> None:
     found = ask(windows, r"C:\Program Files\Photo Lab\photo-lab.exe")
     windows.run("/x", windows.path(setup), "/qn", program=Path("msiexec"))
     assert (found["kind"], found["is_certain"]) == ("msi", True)
+
+
+def test_inno(windows: Windows, drive: Path) -> None:
+    """By what Windows lists; a copy of its folder has the uninstaller too, and is some folder."""
+    if windows.lacks_for_inno:
+        pytest.skip(windows.lacks_for_inno)
+    setup, place = make_inno(windows, drive, "1.0.0"), r"C:\lab inno"
+    published = inspect_file(setup, platform="windows-x86_64")
+    assert (published.kind, published.flaws) == ("inno", ("unsigned",))
+    windows.run("/VERYSILENT", "/SP-", f"/DIR={place}", program=setup)
+    found = ask(windows, place + r"\photo-lab.exe")
+    shutil.copytree(windows.drive / "lab inno", windows.drive / "lab copied")
+    copied = ask(windows, r"C:\lab copied\photo-lab.exe")
+    shutil.rmtree(windows.drive / "lab copied")
+    windows.run("/VERYSILENT", program=windows.drive / "lab inno" / "unins000.exe")
+    assert (found["kind"], found["is_certain"], found["updater"]) == ("inno", True, None)
+    assert (found["folder"], found["is_writable"]) == (place, True)
+    assert (copied["kind"], copied["is_certain"]) == ("folder", False)
 
 
 RECORD = """

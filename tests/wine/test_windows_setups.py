@@ -1,4 +1,4 @@
-"""Set-ups of NSIS and Windows Installer that update an app on Windows (D-352, D-353)."""
+"""Set-ups of NSIS, Inno Setup and Windows Installer that update an app on Windows (D-352, D-353)."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tools.windows.wine import Windows
 
-from harness.setups import make_msi, make_nsis, make_program, missing_tools
+from harness.setups import make_inno, make_msi, make_nsis, make_program, missing_tools
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,12 +28,24 @@ class App:
         self.windows, self.drive, self.kind = windows, drive, kind
         self.folder = windows.drive / "Program Files" / "Photo Lab"
         self.program = self.folder / "photo-lab.exe"
-        self.make = make_nsis if kind == "nsis" else make_msi
+
+    def make(self, version: str, *options: str) -> Path:
+        """Return a set-up; `options` are those of its kind."""
+        match self.kind:
+            case "nsis":
+                return make_nsis(self.drive, version, *options)
+            case "inno":
+                return make_inno(self.windows, self.drive, version, *options)
+            case _:
+                return make_msi(self.drive, version, *options)
 
     def install(self, version: str) -> None:
         """Install it as a person does who fetches the first version."""
-        setup = self.windows.path(self.make(self.drive, version))
-        if self.kind == "nsis":
+        setup = self.windows.path(self.make(version))
+        if self.kind == "inno":
+            place = r"/DIR=C:\Program Files\Photo Lab"
+            self.windows.run("/VERYSILENT", "/SP-", "/NORESTART", place, program=Path(setup))
+        elif self.kind == "nsis":
             command = rf'start /wait "" "{setup}" /S /D=C:\Program Files\Photo Lab'
             script = self.drive / "install.cmd"
             script.write_text(command)
@@ -41,6 +53,15 @@ class App:
         else:
             self.windows.run("/i", setup, "/qn", "/norestart", program=Path("msiexec"))
         assert self.version() == version
+
+    def remove(self) -> None:
+        """Remove it with all that Windows has recorded of it."""
+        if self.kind == "msi":
+            for setup in sorted(self.drive.glob("*.msi")):
+                self.windows.run("/x", self.windows.path(setup), "/qn", program=Path("msiexec"))
+        if (uninstaller := self.folder / "unins000.exe").exists():
+            self.windows.run("/VERYSILENT", "/SUPPRESSMSGBOXES", program=uninstaller)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def version(self) -> str:
         """Start it, and return the version that it is: an app that does not start has none."""
@@ -77,44 +98,77 @@ class App:
         return done.stdout.strip().rpartition("\n")[2]
 
 
-@pytest.fixture(params=["nsis", "msi"])
-def app(windows: Windows, drive: Path, request: pytest.FixtureRequest) -> Iterator[App]:
-    """An app in version 1.0.0."""
-    app = App(windows, drive, request.param)
+@contextmanager
+def installed(windows: Windows, drive: Path, kind: str) -> Iterator[App]:
+    """An app in version 1.0.0, for a block."""
+    if kind == "inno" and windows.lacks_for_inno:
+        pytest.skip(windows.lacks_for_inno)
+    app = App(windows, drive, kind)
     app.install("1.0.0")
-    yield app
-    if app.kind == "msi":
-        for setup in sorted(drive.glob("*.msi")):
-            windows.run("/x", windows.path(setup), "/qn", program=Path("msiexec"))
-    shutil.rmtree(app.folder, ignore_errors=True)
+    try:
+        yield app
+    finally:
+        app.remove()
+
+
+@pytest.fixture(params=["nsis", "msi", "inno"])
+def app(windows: Windows, drive: Path, request: pytest.FixtureRequest) -> Iterator[App]:
+    """An app that each kind of set-up has installed."""
+    with installed(windows, drive, request.param) as app:
+        yield app
 
 
 def test_two_updates_follow_each_other(app: App) -> None:
     """Each is opened again by itself, and its receipt says that it runs."""
     for before, promised in (("1.0.0", "1.1.0"), ("1.1.0", "1.2.0")):
-        assert app.update(app.make(app.drive, promised), promised, before) == "quits"
+        assert app.update(app.make(promised), promised, before) == "quits"
         assert app.wait_until_opened() == promised
         assert app.receipt(promised) == "installed 0"
+        assert app.note.read_text().split() == [promised] * 2  # by itself once, and by the line above
         assert len(list((app.drive / "state" / "updates").glob("attempt-*"))) == 1
 
 
-def test_a_set_up_that_refuses_leaves_the_old_version(app: App) -> None:
+@pytest.mark.parametrize(
+    ("kind", "options", "receipt"),
+    [
+        ("nsis", ("-DREFUSE",), "refused 1223"),
+        ("msi", ("0.9.0",), "failed 1603"),
+        ("inno", ("/DREFUSE",), "failed 1"),
+        ("inno", ("/DRAISE",), "failed 3"),
+        ("inno", ("/DPREPARE=7",), "failed 7"),
+        ("inno", ("/DPREPARE=8",), "restart_needed 8"),
+    ],
+)
+def test_a_set_up_that_refuses_leaves_the_old_version(
+    windows: Windows, drive: Path, kind: str, options: tuple[str, ...], receipt: str
+) -> None:
     """As without the permission, or with a package of a lower number; the old one is opened again."""
-    is_nsis = app.kind == "nsis"
-    refusing = make_nsis(app.drive, "1.1.0", "-DREFUSE") if is_nsis else make_msi(app.drive, "1.1.0", "0.9.0")
-    assert app.update(refusing, "1.1.0", "1.0.0") == "quits"
-    assert app.wait_until_opened() == "1.0.0"
-    assert app.receipt("1.1.0") == ("refused 1223" if is_nsis else "failed 1603")
+    with installed(windows, drive, kind) as app:
+        assert app.update(app.make("1.1.0", *options), "1.1.0", "1.0.0") == "quits"
+        assert app.wait_until_opened() == "1.0.0"
+        assert app.receipt("1.1.0") == receipt
 
 
 def test_a_damaged_set_up_leaves_the_old_version(app: App) -> None:
-    """One that the vendor has published so: its digest fits, and the set-up itself finds out."""
-    setup = app.make(app.drive, "1.1.0")
+    """One that the vendor has published so: its digest fits, and the set-up itself finds out.
+
+    That of Inno Setup 6.3 does so in a window, and ends when a person closes it.
+    """
+    setup = app.make("1.1.0")
     raw = setup.read_bytes()
     setup.write_bytes(raw[: len(raw) // 2])
-    assert app.update(setup, "1.1.0", "1.0.0") == "quits"
+    seconds = 15 if app.kind == "inno" else 60
+    assert app.update(setup, "1.1.0", "1.0.0", 20, seconds) == "quits"
     assert app.wait_until_opened() == "1.0.0"
-    assert app.receipt("1.1.0").startswith("failed ")
+    assert app.receipt("1.1.0").startswith("timed_out" if app.kind == "inno" else "failed ")
+
+
+def test_a_set_up_that_needs_a_restart_says_so(windows: Windows, drive: Path) -> None:
+    """By the exit code that Inno Setup is asked for; what it has replaced runs already."""
+    with installed(windows, drive, "inno") as app:
+        assert app.update(app.make("1.1.0", "/DRESTART"), "1.1.0", "1.0.0") == "quits"
+        assert app.wait_until_opened() == "1.1.0"
+        assert app.receipt("1.1.0") == "installed 3010"
 
 
 def test_a_file_of_another_kind_is_not_started(app: App) -> None:
@@ -130,7 +184,7 @@ def test_an_app_that_runs_a_second_time_keeps_its_version(app: App, windows: Win
     second = windows.folder  # any folder: the program is started by its whole path
     running = _start(app, second, "12")
     try:
-        assert app.update(app.make(app.drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"
+        assert app.update(app.make("1.1.0"), "1.1.0", "1.0.0") == "quits"
         opened = app.wait_until_opened()
     finally:
         running()
@@ -141,22 +195,20 @@ def test_an_app_that_runs_a_second_time_keeps_its_version(app: App, windows: Win
 
 def test_an_app_that_does_not_end_is_left_alone(app: App) -> None:
     """The person may have kept it open for unsaved work; nothing is installed under it, or opened."""
-    assert app.update(app.make(app.drive, "1.1.0"), "1.1.0", "1.0.0", 3, 20, 12) == "quits"
+    assert app.update(app.make("1.1.0"), "1.1.0", "1.0.0", 3, 20, 12) == "quits"
     assert app.receipt("1.1.0") == "still_running None"
     assert not app.note.exists() or app.version() == "1.0.0"
 
 
-def test_a_set_up_that_is_killed_midway(windows: Windows, drive: Path) -> None:
+@pytest.mark.parametrize(("kind", "sleep"), [("nsis", "-DSLEEP=60000"), ("inno", "/DSLEEP=60000")])
+def test_a_set_up_that_is_killed_midway(windows: Windows, drive: Path, kind: str, sleep: str) -> None:
     """It takes too long and is stopped in the middle: the old version is opened, and a next try succeeds."""
-    app = App(windows, drive, "nsis")
-    app.install("1.0.0")
-    slow = make_nsis(drive, "1.1.0", "-DSLEEP=60000")
-    assert app.update(slow, "1.1.0", "1.0.0", 15, 5) == "quits"
-    assert app.wait_until_opened() == "1.0.0"
-    assert app.receipt("1.1.0") == "timed_out None"
-    assert app.update(make_nsis(drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"
-    assert app.wait_until_opened() == "1.1.0"
-    shutil.rmtree(app.folder)
+    with installed(windows, drive, kind) as app:
+        assert app.update(app.make("1.1.0", sleep), "1.1.0", "1.0.0", 15, 5) == "quits"
+        assert app.wait_until_opened() == "1.0.0"
+        assert app.receipt("1.1.0") == "timed_out None"
+        assert app.update(app.make("1.1.0"), "1.1.0", "1.0.0") == "quits"
+        assert app.wait_until_opened() == "1.1.0"
 
 
 def test_an_app_in_a_folder_is_opened_again(windows: Windows, drive: Path) -> None:

@@ -34,7 +34,6 @@ NOT_SHOWN: Final = {
     "a folder whose program runs is not renamed": "wine lets it be renamed, and Windows mostly does not",
     "signed programs and installers": "wine's WinVerifyTrust accepts what Windows does not",
     "whether a certificate is trusted": "wine 8 trusts every authority, and knows no IP addresses",
-    "32-bit programs": "wine32 is not installed",
     "PySide6 newer than 6.8": "it needs icuuc.dll, which wine 8 lacks",
     "NTFS and ReFS": "drives of wine are folders of Linux, whose names tell case apart on request",
 }
@@ -188,7 +187,9 @@ def installed(folder: Path, version: str) -> Iterator[Windows]:
         windows.close()
 
 
-def print_table(version: str, results: Sequence[Counts], not_run: Sequence[str]) -> None:
+def print_table(
+    version: str, results: Sequence[Counts], not_run: Sequence[str], lacks_for_inno: str = ""
+) -> None:
     """Print what ran, what was skipped and why, and what wine does not show."""
     columns = (*OUTCOMES, "at the second try")
     print(f"\nWindows under wine, Python {version}")
@@ -200,6 +201,8 @@ def print_table(version: str, results: Sequence[Counts], not_run: Sequence[str])
         print(f"  skipped: {number} × {reason}")
     if not_run:
         print(f"  not run: {', '.join(not_run)}")
+    if lacks_for_inno:
+        print(f"  not run: set-ups of Inno Setup ({lacks_for_inno})")
     for subject, reason in NOT_SHOWN.items():
         print(f"  not shown: {subject} ({reason})")
 
@@ -234,10 +237,11 @@ def main() -> int:
         with installed(options.folder.absolute() / options.python, options.python) as windows:
             print(f"built in {time.monotonic() - began:.0f} seconds: {windows.run('-VV').stdout.strip()}")
             results = [PARTS[part](windows) for part in PARTS if part in chosen]
+            lacks = windows.lacks_for_inno
     except subprocess.CalledProcessError as problem:
         print(f"{problem}\n{problem.stdout or ''}", file=sys.stderr)
         return 1
-    print_table(options.python, results, [part for part in PARTS if part not in chosen])
+    print_table(options.python, results, [part for part in PARTS if part not in chosen], lacks)
     return int(any(counts.is_failed for counts in results))
 
 

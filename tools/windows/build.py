@@ -30,6 +30,9 @@ TCL_VERSION: Final = "8.6.12"
 
 _HERE: Final = Path(__file__).parent
 _LEFT_OUT: Final = ("__pycache__", "lib-dynload", "site-packages", "test", "config-*", "_sysconfigdata*")
+WINE_32: Final = Path("/usr/lib/i386-linux-gnu/wine")
+"""Where the packages of Debian and Ubuntu put what runs programs of 32 bits."""
+
 _CRASHES: Final = "_wmi.pyd"
 """Python 3.12 and newer ask it for the version of Windows, which ends the program under wine 8.
 
@@ -77,7 +80,8 @@ def build(folder: Path, version: str) -> Windows:
     library, stamp = find_standard_library(version), folder / "built"
     sources = b"".join(path.read_bytes() for path in (Path(__file__), *sorted(_HERE.glob("*.c"))))
     wine = run("wine", "--version", quiet=True)
-    state = f"{library} {wine} {sha256(sources + _requirements()).hexdigest()}"
+    bits = "32 and 64 bits" if WINE_32.is_dir() else "64 bits"  # a Windows is made for what there is then
+    state = f"{library} {wine} {bits} {sha256(sources + _requirements()).hexdigest()}"
     windows = Windows(folder)
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != state:
         shutil.rmtree(folder, ignore_errors=True)

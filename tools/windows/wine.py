@@ -21,6 +21,20 @@ NEEDED: Final = {
 }
 """Program or file → the packages of Debian and Ubuntu that it is in."""
 
+INNO: Final = "innosetup-compiler@6.3.1"
+"""A package of npm with the compiler of Inno Setup."""
+INNO_FOLDER: Final = Path(__file__).parents[2] / ".nox" / "inno"
+"""Where `npm install --prefix` puts it."""
+INNO_COMPILER: Final = "LICENSING_ISCC"
+"""The environment variable that names another compiler."""
+
+
+def find_inno_compiler() -> Path | None:
+    """Return the compiler of Inno Setup, a program for Windows; None if it is not here."""
+    package = INNO_FOLDER / "node_modules" / INNO.partition("@")[0]
+    compiler = Path(os.environ.get(INNO_COMPILER) or package / "bin" / "ISCC.exe")
+    return compiler if compiler.is_file() else None
+
 
 def run(*command: str | Path, folder: Path | None = None, quiet: bool = False) -> str:
     """Run a program of this machine and return what it prints; it must succeed."""
@@ -50,6 +64,19 @@ class Windows:
     def drive(self) -> Path:
         """Return the folder of drive C."""
         return self.folder / "prefix" / "drive_c"
+
+    @property
+    def lacks_for_inno(self) -> str:
+        """Return what set-ups of Inno Setup lack here, and how to get it; empty if nothing.
+
+        They and their compiler are programs of 32 bits, which Debian's wine64 alone does not run.
+        """
+        if not (self.drive / "windows" / "syswow64" / "kernel32.dll").exists():
+            return "32-bit programs need `dpkg --add-architecture i386; apt-get install wine32:i386`"
+        if find_inno_compiler() is None:
+            place = INNO_FOLDER.relative_to(Path(__file__).parents[2])
+            return f"no {INNO_COMPILER}, and no `npm install --prefix {place} {INNO}`"
+        return ""
 
     def path(self, path: Path) -> str:
         """Return the name that Windows has for a file of this machine."""

@@ -25,9 +25,9 @@ _CODES: Final[dict[InstallationKind, dict[int, InstallObstacle | None]]] = {
     InstallationKind.NSIS: {0: None, 1: InstallObstacle.REFUSED},
     InstallationKind.INNO: {
         0: None,
-        2: InstallObstacle.REFUSED,
-        5: InstallObstacle.REFUSED,
+        2: InstallObstacle.REFUSED,  # nobody can cancel a silent one: the administrator's permission
         8: InstallObstacle.RESTART_NEEDED,
+        3010: InstallObstacle.RESTART_NEEDED,  # by our `/RESTARTEXITCODE`
     },
     InstallationKind.MSI: {
         0: None,
@@ -86,8 +86,9 @@ def setup_command(
         case InstallationKind.NSIS:
             return f'"{path}" /S /D={folder}'
         case InstallationKind.INNO:
-            quiet = "/VERYSILENT /SUPPRESSMSGBOXES /NORESTART /SP- /NOCANCEL"
-            return f'"{path}" {quiet} /DIR="{folder}"'
+            quiet = "/VERYSILENT /SUPPRESSMSGBOXES /SP- /NOCANCEL"
+            alone = "/NORESTART /RESTARTEXITCODE=3010 /NORESTARTAPPLICATIONS"  # we open the app
+            return f'"{path}" {quiet} {alone} /DIR="{folder}"'
         case InstallationKind.MSI:
             shown = "/passive" if is_administrator_asked else "/qn"
             return f'"{windows}\\System32\\msiexec.exe" /i "{path}" {shown} /norestart'

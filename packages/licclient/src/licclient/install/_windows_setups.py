@@ -31,7 +31,8 @@ _SCRIPT: Final = r".\update.cmd"
 _HELD: Final = "running"
 
 # Windows removes no open file, and this process holds one: when it can be removed, the app has ended. The
-# pause after it keeps a set-up from beginning while Windows shuts down, which ends the script within it.
+# pause after it keeps a set-up from beginning while Windows shuts down, which ends the script within it. The
+# part of a set-up of Inno Setup that installs is another program, whose name ends with `.tmp`.
 _LINES: Final = r"""@echo off
 setlocal EnableExtensions DisableDelayedExpansion
 set waited=0
@@ -58,6 +59,7 @@ if %waited% lss %LICCLIENT_SETUP_SECONDS% goto note
 >"%LICCLIENT_FOLDER%\code.txt" echo timed-out
 taskkill /f /t /im "%LICCLIENT_SETUP%" >nul 2>nul
 taskkill /f /im "%LICCLIENT_SETUP%" >nul 2>nul
+taskkill /f /im "%LICCLIENT_SETUP:.exe=.tmp%" >nul 2>nul
 :open
 set note=
 set /p note=<"%LICCLIENT_FOLDER%\code.txt"
