@@ -142,6 +142,7 @@ BAD = [
     ({"public_keys": [PIN], "base_url": "https://münchen.example"}, ValueError, "xn--"),
     ({"public_keys": [PIN], "base_url": "https://x.example/a/../b"}, ValueError, r"without /\."),
     ({"require_digest": None}, TypeError, "require_digest must be True or False"),
+    ({"hand_over": "WinSparkle"}, TypeError, "hand_over must be callable"),
     ({"release_keys": PIN}, TypeError, "release_keys"),
     ({"release_keys": []}, ValueError, "release_keys must hold"),
     ({"release_keys": ["ed25519:x"]}, ValueError, "release_keys must hold public keys"),

@@ -41,7 +41,7 @@ class UpdatePlan:
         kind: How the app was installed.
         obstacle: Why it cannot be updated from within; None if it can.
         updater: The name of what updates it; None if `install_update` does. Without an obstacle it is a
-            framework within the app that shows its own windows (D-390).
+            framework within the app that shows its own windows.
         command: What a person types for that; None without a command.
         has_to_quit: Whether the app has to end before the update is installed.
         is_administrator_asked: Whether Windows asks a person for the administrator's permission.
