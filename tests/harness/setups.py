@@ -71,7 +71,9 @@ MSI: Final = """<?xml version="1.0" encoding="utf-8"?>
            Version="{version}" Manufacturer="Example">
     <Package Id="*" InstallerVersion="200" Compressed="yes" Languages="1033"/>
     <MajorUpgrade DowngradeErrorMessage="A newer version is installed."/>
-    <Media Id="1" Cabinet="app.cab" EmbedCab="yes"/>
+    <!-- By default the old version is removed first, and a kill after that leaves none. -->
+    <InstallExecuteSequence><RemoveExistingProducts After="InstallFinalize"/>{custom}</InstallExecuteSequence>
+    <Media Id="1" Cabinet="app.cab" EmbedCab="yes"/>{actions}
     <Directory Id="TARGETDIR" Name="SourceDir"><Directory Id="ProgramFiles64Folder">
       <Directory Id="INSTALLFOLDER" Name="Photo Lab">
         <Component Id="App" Guid="*">
@@ -125,6 +127,26 @@ end;
 """
 
 
+WAITING: Final = "waiting.txt"
+"""The file on drive C that says that a package waits in the middle."""
+
+# Before its files: whatever was removed by then is missing if it is killed here.
+_WAIT: Final = """
+    <Binary Id="Library" SourceFile="wait.dll"/>
+    <CustomAction Id="Wait" BinaryKey="Library" DllEntry="Wait" Execute="immediate" Return="check"/>"""
+_WAITS: Final = '<Custom Action="Wait" After="RemoveFiles">1</Custom>'
+_LIBRARY: Final = r"""
+#include <windows.h>
+#include <stdio.h>
+__declspec(dllexport) UINT __stdcall Wait(unsigned long session) {
+    FILE *file = fopen("C:/" WAITING, "w");
+    if (file) fclose(file);
+    Sleep(120000);
+    return 0;
+}
+"""
+
+
 def missing_tools() -> list[str]:
     """Return the tools that this machine lacks."""
     return [name for name in NEEDED if shutil.which(name) is None]
@@ -146,11 +168,21 @@ def make_nsis(folder: Path, version: str, *options: str) -> Path:
     return setup
 
 
-def make_msi(folder: Path, version: str, number: str | None = None) -> Path:
-    """Return a package of Windows Installer for the folder of programs; `number` is its own version."""
-    source, setup = folder / "app.wxs", folder / f"setup-{version}-{number}.msi"
-    program = make_program(folder, version)
-    source.write_text(MSI.format(version=number or version, program=program.name))
+def make_msi(folder: Path, version: str, number: str | None = None, *, waits: bool = False) -> Path:
+    """Return a package of Windows Installer for the folder of programs.
+
+    Args:
+        number: Its own version, if that is not the program's.
+        waits: Whether it waits for two minutes before it installs files, and says so by a file `WAITING`.
+    """
+    source, setup = folder / "app.wxs", folder / f"setup-{version}-{number}{'-waits' * waits}.msi"
+    program, library = make_program(folder, version), folder / "wait.c"
+    if waits:
+        library.write_text(_LIBRARY)
+        compiler = ("x86_64-w64-mingw32-gcc", "-shared", f'-DWAITING="{WAITING}"')
+        _run(*compiler, library, "-o", folder / "wait.dll")
+    extra = {"actions": _WAIT if waits else "", "custom": _WAITS if waits else ""}
+    source.write_text(MSI.format(version=number or version, program=program.name, **extra))
     _run("wixl", "-a", "x64", "-o", setup, source.name, folder=folder)  # it takes no absolute paths
     return setup
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from tools.windows.wine import Windows
 
-from harness.setups import make_inno, make_msi, make_nsis, make_program, missing_tools
+from harness.setups import WAITING, make_inno, make_msi, make_nsis, make_program, missing_tools
 
 pytestmark = [
     pytest.mark.slow,
@@ -209,6 +210,28 @@ def test_a_set_up_that_is_killed_midway(windows: Windows, drive: Path, kind: str
         assert app.receipt("1.1.0") == "timed_out None"
         assert app.update(app.make("1.1.0"), "1.1.0", "1.0.0") == "quits"
         assert app.wait_until_opened() == "1.1.0"
+
+
+@pytest.mark.parametrize("app", ["msi"], indirect=True)
+def test_a_package_that_is_killed_midway(app: App, windows: Windows, drive: Path) -> None:
+    """As by the task manager, before its files are there: the old version is, and a next try succeeds."""
+    waiting = windows.drive / WAITING
+    waiting.unlink(missing_ok=True)
+    setup, deadline = make_msi(drive, "1.1.0", waits=True), time.monotonic() + 90
+    with ThreadPoolExecutor() as pool:  # it is read to its end, which is that of all that it started
+        ended = pool.submit(app.update, setup, "1.1.0", "1.0.0", 20, 200)
+        while not waiting.exists():
+            assert time.monotonic() < deadline, "the package was not started"
+            time.sleep(0.1)
+        assert windows.kill("msiexec")
+        assert ended.result() == "quits"
+    assert app.wait_until_opened() == "1.0.0"
+    assert app.receipt("1.1.0").startswith(("failed ", "no_effect "))  # by the code that a kill leaves
+    assert app.update(make_msi(drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"
+    assert app.wait_until_opened() == "1.1.0"
+    assert app.receipt("1.1.0") == "installed 0"
+    waiting.unlink()
+    setup.unlink()  # its removal would wait as well
 
 
 def test_an_app_in_a_folder_is_opened_again(windows: Windows, drive: Path) -> None:

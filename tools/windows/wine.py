@@ -158,13 +158,16 @@ class Windows:
                     self.kill()
         return process.returncode
 
-    def kill(self) -> None:
-        """Kill all programs that run in it, without asking its server."""
-        mark = f"WINEPREFIX={self.folder / 'prefix'}".encode()
+    def kill(self, name: str = "") -> int:
+        """Kill all programs that run in it, or those of a name, past its server; return how many."""
+        mark, killed = f"WINEPREFIX={self.folder / 'prefix'}".encode(), 0
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it has ended, or is another user's
-                if mark in place.joinpath("environ").read_bytes().split(b"\0"):
+                is_meant = name.encode() in place.joinpath("cmdline").read_bytes()
+                if is_meant and mark in place.joinpath("environ").read_bytes().split(b"\0"):
                     os.kill(int(place.name), signal.SIGKILL)
+                    killed += 1
+        return killed
 
     def close(self) -> None:
         """End everything that still runs in it."""
