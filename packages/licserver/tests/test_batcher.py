@@ -91,6 +91,18 @@ async def test_while_each_turn_brings_more_they_come_first(queue, counter):
     assert counter.batches == [list("abcd"), ["e"], ["f"]]
 
 
+async def test_quiet_turns_are_counted_for_the_whole_batch(counter):
+    """Two turns without a further request may pass, whenever they come: who comes in them is served too."""
+    queue = Batcher(counter, quiet_turns=2)
+    tasks = []
+    for name, turns in ("a", 1), ("b", 2), ("c", 2), ("d", 0):
+        tasks.append(queue.submit(name))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert counter.batches == [list("abc"), ["d"]]
+
+
 async def test_who_waits_while_it_is_busy_is_the_next_call(queue, counter):
     """Whatever gathers behind a running call is served by one more."""
     first = await busy(queue, counter)
