@@ -715,3 +715,14 @@ def test_what_another_program_updates_is_not_downloaded(language):
     assert offer.step(GO) == (offer, None)
     others = UpdatePlan(InstallationKind.UNKNOWN, InstallObstacle.NOT_REPLACEABLE)
     assert OfferState(language, UPDATE, plan=others).view().go == OfferState(language, UPDATE).view().go
+
+
+def test_a_framework_with_windows_of_its_own_leaves_nothing_to_download():
+    """The app calls it in place of the dialog; Velopack gets a file, and so the dialog fetches it (D-390)."""
+    plan = UpdatePlan(InstallationKind.WINSPARKLE, updater="WinSparkle")
+    offer = OfferState("en", UPDATE, plan=plan)
+    assert offer.view().go is None
+    assert offer.view().message.endswith("WinSparkle updates this app.")
+    assert offer.step(GO) == (offer, None)
+    plan = UpdatePlan(InstallationKind.VELOPACK, has_to_quit=True)
+    assert OfferState("en", UPDATE, plan=plan).view().go == OfferState("en", UPDATE).view().go
