@@ -237,10 +237,12 @@ def test_a_request_for_a_seat(options, release, more):
     assert json.loads(call.body) == {"license_key": KEY, "domain": "d", "seat": "0" * 32, **more}
 
 
-@pytest.mark.parametrize(("platform", "more"), [(None, {}), ("linux-arm64", {"platform": "linux-arm64"})])
-def test_a_report_of_a_version_that_was_rolled_back(platform, more):
-    """It names the version and the platform, if there is one (D-232)."""
-    call = report_call(SETTINGS, KEY, "notes", "1.5", "d", platform)
+@pytest.mark.parametrize(
+    "more", [{}, {"platform": "linux-arm64"}, {"platform": "windows-x86_64", "exit_code": 1603}]
+)
+def test_a_report_of_a_version_that_was_rolled_back(more):
+    """It names the version, and what is known of the platform and the set-up's end (D-232, D-393)."""
+    call = report_call(SETTINGS, KEY, "notes", "1.5", "d", more.get("platform"), more.get("exit_code"))
     fields = {"license_key": KEY, "slug": "notes", "version": "1.5", "domain": "d"}
     assert (call.url, json.loads(call.body)) == (
         "https://store.example/api/v1/updates/rolled-back",
