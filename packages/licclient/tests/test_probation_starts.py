@@ -70,6 +70,15 @@ class Computer:
         return process, int(line.split()[-1])
 
 
+@pytest.fixture(autouse=True)
+def _hangups_end_programs():
+    """Under `nohup` they are ignored, which all programs that are started here would inherit."""
+    hangup = signal.SIGHUP if os.name == "posix" else signal.SIGTERM
+    before = signal.signal(hangup, signal.SIG_DFL)
+    yield
+    signal.signal(hangup, before)
+
+
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
     """Compile the launcher that was written after docs/app/launcher.md."""
