@@ -269,6 +269,27 @@ def test_a_line_of_woocommerce_beside_its_subscription() -> None:
         assert vendor.asked == []
 
 
+def test_another_plan_leaves_what_was_sold_once() -> None:
+    """Also if the order has sold that article beside the subscription."""
+    vendor = Vendor("woocommerce", MAPPED)
+    once = shops.woo_line(2, product_id=94, sku="p2", quantity=3)
+    vendor.receive(woo(WOO_LINES[0], once), woo_subscription(0.01, shops.woo_line(50, sku="p1")))
+    assert count(vendor) == {("app", at(30) + GRACE): 1, ("suite", None): 3}
+    vendor.receive(woo_subscription(0.2, shops.woo_line(50, product_id=94, sku="p2")))
+    assert count(vendor) == {("suite", at(30) + GRACE): 1, ("suite", None): 3}
+    assert vendor.asked == []
+
+
+def test_a_line_of_a_subscription_that_was_removed_and_added_again() -> None:
+    """Its number is a new one: whether it is sold once now, a person is asked."""
+    vendor = Vendor("woocommerce", MAPPED)
+    item, again = shops.woo_line(50, sku="p1"), shops.woo_line(110, sku="p1")
+    vendor.receive(woo(WOO_LINES[0]), woo_subscription(0.01, item))
+    vendor.receive(woo(again, date_modified_gmt=text(0.2)[:-1]))
+    assert count(vendor) == {("app", at(30) + GRACE): 1}
+    assert vendor.asked == ["UNCLEAR"]
+
+
 def test_a_line_that_is_of_another_subscription_of_its_order() -> None:
     """It is asked about until that is known."""
     vendor = Vendor("woocommerce", MAPPED)

@@ -258,6 +258,9 @@ class _Derivation:
         earlier = [unit for unit in open_units if unit not in later]
         if not earlier:  # a purchase that was sent again, with a later time
             earlier, later = later, []
+        is_line_gone = any(
+            unit.quantity == 0 and not unit.is_item and is_assigned(unit, subscription) for unit in earlier
+        )
         open_ = match_items(earlier, items, subscription, self._find_product)
         open_ = match_items(later, open_, subscription, self._find_product, is_later=True)
         for unit in earlier:
@@ -269,7 +272,8 @@ class _Derivation:
                 unit.ids = unit.ids if unit.sold is None else (unit.sold,)
             elif not unit.is_described:
                 unit.subscription = subscription
-            elif unit.order is not None and _is_long_before(unit.order, listing):
+            # A line that is gone may have been added once more, under another id.
+            elif unit.order is not None and (is_line_gone or _is_long_before(unit.order, listing)):
                 unit.may_have_been_of = subscription.id
         for item in open_:
             name = item.id or f"{subscription.id}/{item.sold}"

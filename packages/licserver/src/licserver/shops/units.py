@@ -154,21 +154,26 @@ def match_items(
         return unit.is_valid and unit.issued[-1].product == find_product(item)
 
     open_, is_alone = _merge(items), len(units) == 1
+    candidates = list(units)
+    if any(is_assigned(unit, subscription) for unit in units):
+        # What was issued as not of the subscription is not made an item by one of the same article.
+        candidates = [unit for unit in units if is_assigned(unit, subscription) or not _is_issued(unit)]
     # An item keeps a key that is valid, rather than revive a key that was removed before.
-    units.sort(key=lambda unit: not unit.is_valid)
+    candidates.sort(key=lambda unit: not unit.is_valid)
     first_rules = (_has_id, _if_kept(_is_current), _if_kept(_is_sold), has_product)
     for matches in (*first_rules, _is_current, _is_sold, _shares_id):
         for item in list(open_):
-            unit = next((candidate for candidate in units if matches(candidate, item)), None)
+            unit = next((candidate for candidate in candidates if matches(candidate, item)), None)
             if unit is not None:
+                candidates.remove(unit)
                 units.remove(unit)
                 open_.remove(item)
                 assign_item(unit, item, subscription)
     if is_later:
         return open_
     # Another plan, where items have no ids or new ids: an item is missing, and an item was added.
-    remaining = [unit for unit in units if is_assigned(unit, subscription)]
-    remaining += [unit for unit in units if unit not in remaining and _is_sale(unit, is_alone=is_alone)]
+    remaining = [unit for unit in candidates if is_assigned(unit, subscription)]
+    remaining += [unit for unit in candidates if unit not in remaining and _is_sale(unit, is_alone=is_alone)]
     for unit in remaining[: len(open_)]:
         units.remove(unit)
         assign_item(unit, open_.pop(0), subscription)
@@ -225,7 +230,11 @@ def _is_sale(unit: Unit, *, is_alone: bool) -> bool:
     """
     if unit.order is None or not (unit.order.sells or unit.order.order is None):
         return False
-    return is_alone or not any(has_key(license_) for license_ in unit.issued)
+    return is_alone or not _is_issued(unit)
+
+
+def _is_issued(unit: Unit) -> bool:
+    return any(has_key(license_) for license_ in unit.issued)
 
 
 def _has_id(unit: Unit, item: Line) -> bool:
