@@ -340,6 +340,19 @@ def dodo_payment(number: int, day: float, amount: int) -> bytes:
     return shops.dodo("payment.succeeded", text(day), **payment)
 
 
+def test_an_add_on_that_comes_back_beside_the_one_that_took_its_place() -> None:
+    """Each has a license of its own, and both end with the subscription."""
+    vendor = Vendor("dodo", MAPPED | mapped("pdt_1", product="base"))
+    vendor.receive(dodo_payment(1, 0, 900))
+    for day, names in enumerate(("1", "2", "21", "1", "12")):
+        add_ons = [{"addon_id": f"p{name}", "quantity": 1} for name in names]
+        vendor.receive(dodo("plan_changed", day, "active", paid_until=30, addons=add_ons))
+        expected = {"base", *({"1": "app", "2": "suite"}[name] for name in names)}
+        assert {product for product, _ in count(vendor)} == expected
+        assert set(count(vendor)) == {(product, at(30) + GRACE) for product in expected}
+        assert len(vendor.valid) == len(expected)
+
+
 def polar(day: float, status: str) -> bytes:
     """Make the report of a monthly subscription of Polar in its trial of 14 days."""
     dates = {"current_period_start": text(0), "current_period_end": text(14), "modified_at": text(day)}

@@ -275,9 +275,13 @@ class _Derivation:
             # A line that is gone may have been added once more, under another id.
             elif unit.order is not None and (is_line_gone or _is_long_before(unit.order, listing)):
                 unit.may_have_been_of = subscription.id
+        left, payer = {unit.key for unit in (*earlier, *later)}, _find_payer(subscription, self._rules)
+        taken = {unit.key for unit in open_units} - left
         for item in open_:
             name = item.id or f"{subscription.id}/{item.sold}"
-            key, payer = f"item:{escape(name)}", _find_payer(subscription, self._rules)
+            key = f"item:{escape(name)}"
+            while key in taken:  # what is another item now was this one before
+                key += "+"
             assign_item(self._units.setdefault(key, Unit(key, order=payer)), item, subscription)
 
     def _is_bought(self, subscription: SubscriptionFacts) -> bool:
