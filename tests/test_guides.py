@@ -1,6 +1,7 @@
 """The Python of the app developer's guides runs as it stands there, against the service of the fixtures."""
 
 import ast
+import ctypes
 import inspect
 import io
 import os
@@ -61,6 +62,7 @@ def test_the_code_of_a_guide_runs(
         return license_service.client(settings)
 
     monkeypatch.setattr(licclient, "LicenseClient", create_client)
+    monkeypatch.setattr(ctypes, "CDLL", Mock())  # a page loads WinSparkle
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("app.py", "")
