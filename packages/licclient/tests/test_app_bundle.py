@@ -58,6 +58,7 @@ def test_a_bundle_is_replaced_whole(bundle, tmp_path):
     assert not (bundle / "Contents" / "old").exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("files", "error"),
     [

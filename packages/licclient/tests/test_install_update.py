@@ -59,6 +59,7 @@ def image(tmp_path):
     return installation_of(InstallationKind.APPIMAGE, path.parent, path)
 
 
+@pytest.mark.sampled(1)
 @both
 async def test_a_folder_gets_its_next_version(client, update_of, root, lay, key):
     """Beside the one that runs; progress is reported as of a download."""
@@ -85,6 +86,7 @@ async def test_the_folder_is_known_by_the_running_version(client, update_of, roo
     assert Installation(root).current.version == "2.0"
 
 
+@pytest.mark.sampled(1)
 @both
 async def test_what_another_program_updates_is_not_downloaded(client, store, update_of, tmp_path, key):
     """The error has its name, and what to type."""
@@ -112,6 +114,7 @@ async def test_what_was_not_set_up_is_not_downloaded(client, store, update_of, t
     assert len(store.service.requests) == before
 
 
+@pytest.mark.sampled(1)
 @both
 async def test_an_appimage_is_replaced_with_its_mode(client, update_of, image, key):
     """Under the name that the user gave it, also behind a link; nothing else is left beside it."""
@@ -127,6 +130,7 @@ async def test_an_appimage_is_replaced_with_its_mode(client, update_of, image, k
     assert {path.name for path in image.folder.iterdir()} == {"Photo Lab.AppImage", "photo-lab"}
 
 
+@pytest.mark.sampled(1)
 @both
 async def test_the_file_of_a_dialog_is_not_downloaded_again(client, store, update_of, image, key, folder):
     """It is compared with its digest once more."""
@@ -140,6 +144,7 @@ async def test_the_file_of_a_dialog_is_not_downloaded_again(client, store, updat
         await client.install_update(update, key=key, downloaded=file.path, installation=image)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("content", "obstacle"),
     [(app("2.0"), "wrong_file"), (appimage("2.0", machine=b"\xb7\x00"), "wrong_file"), (b"", "wrong_file")],
@@ -197,6 +202,7 @@ async def test_a_full_disk_leaves_the_old_one(client, update_of, image, key, mon
     assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSYS])
 async def test_a_place_that_cannot_be_written_is_named(client, update_of, image, key, monkeypatch, number):
     """Also where that shows only when it is written, as in AppImageLauncher's file system."""
