@@ -194,7 +194,7 @@ async def test_a_full_disk_leaves_the_old_one(client, update_of, image, key, mon
     def fail(_file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("licclient.install._appimage.sync_file", fail)
+    monkeypatch.setattr("licclient.install._verified.sync_file", fail)
     with pytest.raises(OSError, match="No space") as caught:
         await client.install_update(update, key=key, installation=image)
     assert caught.value.errno == errno.ENOSPC

@@ -7,19 +7,18 @@ file system only, and takes over its mode and owner: a download has no permissio
 import errno
 import os
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from licclient._core.computer import require_space
 from licclient._core.model import InstallObstacle
-from licclient._core.storage import NEW_FILE, open_plain, replace_file, sync_file, sync_folder
-from licclient.errors import InstallationError, UntrustedResponseError
+from licclient._core.storage import open_plain, replace_file, sync_folder
+from licclient.errors import InstallationError
+from licclient.install._verified import copy_verified
 
 if TYPE_CHECKING:
     from licclient._core.update_model import Downloaded
 
-_BLOCK: Final = 1024 * 1024
 _HEAD: Final = 20
 """Bytes of an ELF file up to its machine."""
 
@@ -65,29 +64,15 @@ def replace_appimage(downloaded: "Downloaded", target: Path) -> None:
 
 
 def _copy(downloaded: "Downloaded", target: Path, draft: Path) -> None:
-    """Copy a file that has the verified digest, durably; it can be started once it is whole."""
+    """Copy a file that has the verified digest; it can be started once it is whole."""
     with open_plain(target) as before:
         status, old_head = os.fstat(before.fileno()), before.read(_HEAD)
-    digest, size = sha256(), 0
-    with (
-        open_plain(downloaded.path) as source,
-        os.fdopen(os.open(draft, os.O_WRONLY | NEW_FILE, 0o600), "wb") as copy,
-    ):
-        head = source.read(_HEAD)
-        if not (is_appimage(head) and runs_where(head, old_head)):
-            raise InstallationError(InstallObstacle.WRONG_FILE)
-        block = head
-        while block:
-            digest.update(block)
-            size += len(block)
-            copy.write(block)
-            block = source.read(_BLOCK)
-        if size != downloaded.size or digest.hexdigest() != downloaded.sha256:
-            raise UntrustedResponseError(
-                "The file is not the one that was downloaded and verified: its digest differs."
-            )
-        copy.flush()
+
+    def take_over(copy: BinaryIO) -> None:
         with suppress(PermissionError):  # only root gives files away
             os.fchown(copy.fileno(), status.st_uid, status.st_gid)
         os.fchmod(copy.fileno(), status.st_mode & 0o7777)  # last: a change of the owner clears bits
-        sync_file(copy)
+
+    copy_verified(
+        downloaded, draft, 0o600, lambda head: is_appimage(head) and runs_where(head, old_head), take_over
+    )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from licclient._core.computer import list_app_folders, own_platform, require_space
 from licclient._core.kinds import InstallationKind
@@ -108,7 +108,7 @@ def install_update(
         raise UntrustedResponseError("The file was not verified, because the service sent no digest of it.")
     with _alone(session):
         _remove_attempts(session)
-        return _INSTALLERS[plan.kind](session, detected, downloaded, plan, restart=restart)
+        return _INSTALLERS[plan.kind](_Work(session, detected, downloaded, plan, restart))
 
 
 def _hand_over(
@@ -138,108 +138,94 @@ def _hand_over(
 # --- each kind ------------------------------------------------------------------------------------
 
 
-def _install_folder(
-    session: "Session",
-    installation: DetectedInstallation,
-    downloaded: "Downloaded",
-    plan: UpdatePlan,
-    *,
-    restart: bool,
-) -> InstalledUpdate:
-    folder = _find_own_folder(installation)
+class _Work(NamedTuple):
+    """A verified download, and where it is to be installed; `restart`: the app is to be opened again."""
+
+    session: "Session"
+    installation: DetectedInstallation
+    downloaded: "Downloaded"
+    plan: UpdatePlan
+    restart: bool
+
+    def note(self, folder: Path | None = None) -> None:
+        """Remember the attempt, for its receipt; what cannot be remembered is installed all the same."""
+        place = None if folder is None else str(folder)
+        attempt = InstallAttempt(self.downloaded.version, self.plan.kind, self.session.now(), place)
+        with suppress(StateUnreadableError):
+            _receipts.note_attempt(self.session, attempt)
+
+    def done(self, *, has_to_quit: bool, is_reopened: bool) -> InstalledUpdate:
+        """Return what was installed."""
+        return InstalledUpdate(self.downloaded.version, self.plan.kind, has_to_quit, is_reopened)
+
+
+def _install_folder(work: _Work) -> InstalledUpdate:
+    folder = _find_own_folder(work.installation)
     if folder is None:
         raise InstallationError(InstallObstacle.NOT_REPLACEABLE)
-    installed = Installation(folder).apply(downloaded)
-    _note(session, downloaded.version, plan.kind)
-    launcher = _find_launcher(folder, installation.program) if restart else None
+    Installation(folder).apply(work.downloaded)
+    work.note()
+    launcher = _find_launcher(folder, work.installation.program) if work.restart else None
     restarts = launcher is not None and _open_again(str(launcher))
-    return InstalledUpdate(installed.version, plan.kind, has_to_quit=False, is_reopened=restarts)
+    return work.done(has_to_quit=False, is_reopened=restarts)
 
 
-def _install_appimage(
-    session: "Session",
-    installation: DetectedInstallation,
-    downloaded: "Downloaded",
-    plan: UpdatePlan,
-    *,
-    restart: bool,
-) -> InstalledUpdate:
-    program = installation.program.resolve()
-    _appimage.replace_appimage(downloaded, program)
-    _note(session, downloaded.version, plan.kind)
-    restarts = restart and _open_again(str(program))
-    return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=False, is_reopened=restarts)
+def _install_appimage(work: _Work) -> InstalledUpdate:
+    program = work.installation.program.resolve()
+    _appimage.replace_appimage(work.downloaded, program)
+    work.note()
+    restarts = work.restart and _open_again(str(program))
+    return work.done(has_to_quit=False, is_reopened=restarts)
 
 
-def _install_bundle(
-    session: "Session",
-    installation: DetectedInstallation,
-    downloaded: "Downloaded",
-    plan: UpdatePlan,
-    *,
-    restart: bool,
-) -> InstalledUpdate:
-    _app_bundle.replace_bundle(downloaded, installation.program)
-    _note(session, downloaded.version, plan.kind)
-    is_reopened = restart and _open_again("/usr/bin/open", "-n", str(installation.program))
-    return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=False, is_reopened=is_reopened)
+def _install_bundle(work: _Work) -> InstalledUpdate:
+    _app_bundle.replace_bundle(work.downloaded, work.installation.program)
+    work.note()
+    is_reopened = work.restart and _open_again("/usr/bin/open", "-n", str(work.installation.program))
+    return work.done(has_to_quit=False, is_reopened=is_reopened)
 
 
-def _install_setup(
-    session: "Session",
-    installation: DetectedInstallation,
-    downloaded: "Downloaded",
-    plan: UpdatePlan,
-    *,
-    restart: bool,
-) -> InstalledUpdate:
+def _install_setup(work: _Work) -> InstalledUpdate:
     """Start what runs the set-up when the app has ended, from a folder that is new and private (D-352)."""
-    require_space(installation.folder, downloaded.size, "the new version")
-    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(session)))
+    require_space(work.installation.folder, work.downloaded.size, "the new version")
+    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(work.session)))
     try:
-        setup = _windows_setups.stage(downloaded, plan.kind, folder)
-        _require_publisher(setup, session.settings.publisher)
-        _note(session, downloaded.version, plan.kind, folder)
+        setup = _windows_setups.stage(work.downloaded, work.plan.kind, folder)
+        _require_publisher(setup, work.session.settings.publisher)
+        work.note(folder)
         try:
             _windows_setups.start(
                 setup,
-                plan.kind,
-                installation.folder,
-                installation.program if restart else None,
-                is_administrator_asked=plan.is_administrator_asked,
+                work.plan.kind,
+                work.installation.folder,
+                work.installation.program if work.restart else None,
+                is_administrator_asked=work.plan.is_administrator_asked,
             )
         except OSError:
-            _receipts.forget_attempt(session)
+            _receipts.forget_attempt(work.session)
             raise
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=True, is_reopened=restart)
+    return work.done(has_to_quit=True, is_reopened=work.restart)
 
 
-def _install_package(
-    session: "Session",
-    installation: DetectedInstallation,
-    downloaded: "Downloaded",
-    plan: UpdatePlan,
-    *,
-    restart: bool,
-) -> InstalledUpdate:
+def _install_package(work: _Work) -> InstalledUpdate:
     """Give Velopack a verified package; its updater waits for the end of the app (D-391)."""
-    require_space(installation.folder, downloaded.size, "the new version")
-    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(session)))
+    require_space(work.installation.folder, work.downloaded.size, "the new version")
+    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(work.session)))
     try:
-        _velopack.prepare(downloaded, folder)
+        _velopack.prepare(work.downloaded, folder)
         manager, update = _velopack.find_update(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # Velopack has a copy of its own
-    _note(session, downloaded.version, plan.kind)
+    work.note()
     try:
-        _velopack.start(manager, update, restart=restart)
+        _velopack.start(manager, update, restart=work.restart)
     except InstallationError:
-        _receipts.forget_attempt(session)
+        _receipts.forget_attempt(work.session)
         raise
-    return InstalledUpdate(downloaded.version, plan.kind, has_to_quit=True, is_reopened=restart)
+    return work.done(has_to_quit=True, is_reopened=work.restart)
 
 
 def _require_publisher(setup: Path, publisher: str | None) -> None:
@@ -247,7 +233,7 @@ def _require_publisher(setup: Path, publisher: str | None) -> None:
         raise InstallationError(InstallObstacle.WRONG_PUBLISHER)
 
 
-_INSTALLERS: Final[dict[InstallationKind, Callable[..., InstalledUpdate]]] = {
+_INSTALLERS: Final[dict[InstallationKind, Callable[[_Work], InstalledUpdate]]] = {
     InstallationKind.FOLDER: _install_folder,
     InstallationKind.UNKNOWN: _install_folder,
     InstallationKind.APPIMAGE: _install_appimage,
@@ -255,13 +241,6 @@ _INSTALLERS: Final[dict[InstallationKind, Callable[..., InstalledUpdate]]] = {
     InstallationKind.VELOPACK: _install_package,
     **dict.fromkeys(SETUPS, _install_setup),
 }
-
-
-def _note(session: "Session", version: str, kind: InstallationKind, folder: Path | None = None) -> None:
-    """Remember an installation, for its receipt; what cannot be remembered is installed all the same."""
-    place = None if folder is None else str(folder)
-    with suppress(StateUnreadableError):
-        _receipts.note_attempt(session, InstallAttempt(version, kind, session.now(), place))
 
 
 # --- the disk -------------------------------------------------------------------------------------
@@ -284,7 +263,8 @@ def _find_own_folder(installation: DetectedInstallation) -> Path | None:
 
 def _find_launcher(folder: Path, program: Path) -> Path | None:
     """Return the launcher: the file of the app's own folder that has the program's name."""
-    return next((path for path in (folder / program.name,) if path.is_file()), None)
+    launcher = folder / program.name
+    return launcher if launcher.is_file() else None
 
 
 def _download_folder(session: "Session") -> Path:
