@@ -353,6 +353,21 @@ def test_an_add_on_that_comes_back_beside_the_one_that_took_its_place() -> None:
         assert len(vendor.valid) == len(expected)
 
 
+def test_add_ons_whose_ids_end_alike() -> None:
+    """A license's key is never that of another item, whatever characters the ids have."""
+    vendor = Vendor("dodo", MAPPED | mapped("pdt_1", product="base") | mapped("p1+", product="plus"))
+    vendor.receive(dodo_payment(1, 0, 900))
+    for day, names in enumerate((["p1"], ["p2"], ["p2", "p1", "p1+"], ["p2", "p1", "p1+"])):
+        add_ons = [{"addon_id": name, "quantity": 1} for name in names]
+        vendor.receive(dodo("plan_changed", day, "active", paid_until=30, addons=add_ons))
+    assert {product: number for (product, _), number in count(vendor).items()} == {
+        "base": 1,
+        "app": 1,
+        "suite": 1,
+        "plus": 1,
+    }
+
+
 def polar(day: float, status: str) -> bytes:
     """Make the report of a monthly subscription of Polar in its trial of 14 days."""
     dates = {"current_period_start": text(0), "current_period_end": text(14), "modified_at": text(day)}

@@ -282,6 +282,7 @@ class _Derivation:
             key = f"item:{escape(name)}"
             while key in taken:  # what is another item now was this one before
                 key += "+"
+            taken.add(key)
             assign_item(self._units.setdefault(key, Unit(key, order=payer)), item, subscription)
 
     def _is_bought(self, subscription: SubscriptionFacts) -> bool:

@@ -57,6 +57,11 @@ class Contract(NamedTuple):
         )
 
 
+def read_own_key(source: Source) -> str:
+    """Return the key of a shop's API from the variable that the source names; empty without either."""
+    return os.environ.get(source.key_env or "", "").strip()
+
+
 def make_rules(source: Source) -> Rules:
     """Return what the vendor has chosen for a source."""
     return Rules(
@@ -66,9 +71,7 @@ def make_rules(source: Source) -> Rules:
         states={name: OrderState(state) for name, state in source.states.items()},
         source=source.name,
         has_api=not ROWS[source.kind].is_own,
-        unset_key=None
-        if not source.key_env or os.environ.get(source.key_env, "").strip()
-        else source.key_env,
+        unset_key=source.key_env if source.key_env and not read_own_key(source) else None,
     )
 
 

@@ -1,6 +1,5 @@
 """Process the deliveries of shops: store their facts, and bring the licenses to what should exist."""
 
-import os
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -11,6 +10,7 @@ from licserver.domain.records import Actor, ActorKind
 from licserver.errors import BuryJobError, InvalidInputError, RetryJobError, StatementRefusedError
 from licserver.services.context import Context, Service
 from licserver.services.personal_data import PersonalDataService
+from licserver.services.sales.contract_loader import read_own_key
 from licserver.services.sales.plans import LargePlan, read_basis
 from licserver.services.sales.problems import ProblemService
 from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
@@ -227,7 +227,7 @@ class DeliveryWork:
 def find_key(source: Source, settings: Settings) -> str:
     """Return the key of a shop's API; empty if none is configured, or only one of the other mode."""
     if source.key_env is not None:
-        return os.environ.get(source.key_env, "").strip()
+        return read_own_key(source)
     keys = {ShopKind.PADDLE: settings.paddle_api_key}  # settings that have the key of a kind of shop
     setting, is_test_key = keys.get(source.kind), ROWS[source.kind].is_test_key
     key = "" if setting is None else setting.get_secret_value()
