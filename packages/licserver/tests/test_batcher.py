@@ -92,7 +92,7 @@ async def test_while_each_turn_brings_more_they_come_first(queue, counter):
 
 
 async def test_quiet_turns_are_counted_for_the_whole_batch(counter):
-    """Two turns without a further request may pass, whenever they come: who comes in them is served too."""
+    """A batch lets two turns without a further request pass, and includes the requests of those turns."""
     queue = Batcher(counter, quiet_turns=2)
     tasks = []
     for name, turns in ("a", 1), ("b", 2), ("c", 2), ("d", 0):

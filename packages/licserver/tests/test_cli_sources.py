@@ -80,7 +80,7 @@ def test_all_settings_of_a_source_are_shown(shop, monkeypatch):
 
 
 def test_the_api_key_of_a_setting_is_shown(shop, monkeypatch):
-    """Paddle's has a setting; without any, there is none to be set."""
+    """Paddle's key may be in a setting; a source without a variable or a setting shows no state."""
     shop("source", "add", "pad", "--kind", "paddle", "--secret-env", "PAD_SECRET")
     assert json.loads(shop("source", "show", "pad", "--json"))["api_key"] is None
     monkeypatch.setenv("LICSERVER_PADDLE_API_KEY", "pdl_live_apikey_x")

@@ -146,20 +146,26 @@ def held_back(monkeypatch):
     return begun, end
 
 
+async def begin_check(held_back, reader, writer, before):
+    """Send a request that is answered at once, and an update check; return when that has begun."""
+    begun, end = held_back
+    end.set()
+    writer.write(before)
+    if before:
+        await reader.readuntil(b"}")
+    begun.clear(), end.clear()
+    writer.write(CHECK)
+    await begun.wait()
+
+
 @BEFORE
 async def test_a_hot_request_that_waits_is_answered_before_the_next(make_world, open_site, held_back, before):
     """What arrives meanwhile on its connection is answered after it, in parts or not."""
-    begun, end = held_back
+    _, end = held_back
     site = await open_site(make_world())
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
     for later in (CHECK, HEAD + b"\r\n"):
-        end.set()
-        writer.write(before)
-        if before:
-            await reader.readuntil(b"}")
-        begun.clear(), end.clear()
-        writer.write(CHECK)
-        await begun.wait()
+        await begin_check(held_back, reader, writer, before)
         for part in (later[:30], later[30:]):
             writer.write(part)
             await asyncio.sleep(0.05)  # it has arrived
@@ -172,16 +178,10 @@ async def test_a_hot_request_that_waits_is_answered_before_the_next(make_world, 
 @BEFORE
 async def test_a_server_that_ends_waits_for_a_hot_request(make_world, open_site, held_back, before):
     """Its response is the last one of the connection."""
-    begun, end = held_back
+    _, end = held_back
     site = await open_site(make_world())
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
-    end.set()
-    writer.write(before)
-    if before:
-        await reader.readuntil(b"}")
-    begun.clear(), end.clear()
-    writer.write(CHECK)
-    await begun.wait()
+    await begin_check(held_back, reader, writer, before)
     closing = asyncio.create_task(site.stop())
     await asyncio.sleep(0.05)
     end.set()
@@ -195,16 +195,9 @@ async def test_a_server_that_ends_waits_for_a_hot_request(make_world, open_site,
 @BEFORE
 async def test_a_server_that_ends_breaks_a_hot_request_off_in_time(make_world, open_site, held_back, before):
     """A database that never answers holds up the end for the time-out, and no longer."""
-    begun, end = held_back
     site = await open_site(make_world())
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
-    end.set()
-    writer.write(before)
-    if before:
-        await reader.readuntil(b"}")
-    begun.clear(), end.clear()
-    writer.write(CHECK)
-    await begun.wait()
+    await begin_check(held_back, reader, writer, before)
     began = time.monotonic()
     await site.stop()
     assert time.monotonic() - began < 4

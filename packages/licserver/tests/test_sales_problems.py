@@ -289,7 +289,7 @@ def late(cli, monkeypatch):
 
 
 def test_no_key_is_issued_for_a_sale_into_a_subscription_that_has_ended(cli, late):
-    """It was expired at birth, mailed to a customer who has paid, and the problem was settled."""
+    """The key would already be expired: it is refused, nothing is mailed, and the problem stays open."""
     mail = ("--email", "ann@example.com")
     assert ENDED_KEY in cli("license", "issue", "app", "--problem", late, *mail, expect=2)
     assert len(json.loads(cli("license", "list", "--json"))) == 1
