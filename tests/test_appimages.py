@@ -38,7 +38,7 @@ if len(sys.argv) == 1:
     sys.exit()
 
 from licclient.errors import LicclientError
-from licclient.install import _appimage, detect
+from licclient.install import _verified, detect
 from licclient.testing import LicenseService
 
 promised, image, state, how = sys.argv[1:]
@@ -50,12 +50,12 @@ with LicenseService() as service:
     if how == "damaged":
         service.misbehave("wrong_file")
     if how == "slow":
-        write = _appimage.sync_file
+        write = _verified.sync_file
         def wait(file):
             write(file)
             print("midway", flush=True)
             time.sleep(60)
-        _appimage.sync_file = wait
+        _verified.sync_file = wait
     try:
         done = client.install_update(update, key=key)
     except (LicclientError, OSError) as problem:
