@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness import shops
 from harness.contracts import GRACE, Vendor, at, mapped, text
-from licserver.shops.contract import Rules
+from licserver.shops.contract import Answer, Rules
 
 MAPPED = {**mapped("p1", product="app"), **mapped("p2", product="suite")}
 
@@ -288,6 +288,40 @@ def test_a_line_of_a_subscription_that_was_removed_and_added_again() -> None:
     vendor.receive(woo(again, date_modified_gmt=text(0.2)[:-1]))
     assert count(vendor) == {("app", at(30) + GRACE): 1}
     assert vendor.asked == ["UNCLEAR"]
+
+
+def test_another_plan_before_the_first_listing_that_is_known() -> None:
+    """Whether it takes the place of a line, a person decides; nothing has no end in silence."""
+    mapping = MAPPED | mapped("once", product=None)
+    free, other = shops.woo_line(3, product_id=95, sku="once"), shops.woo_line(50, product_id=94, sku="p2")
+    for bodies in permutations((woo(WOO_LINES[0], free), woo_subscription(0.2, other))):
+        vendor = Vendor("woocommerce", mapping)
+        vendor.receive(*bodies)
+        (problem,) = (asked for asked in vendor.problems if asked.about == "subscription:900")
+        assert problem.text == (
+            "subscription 900 is for p2 or 94, which its first order has not sold, and it is not known "
+            "whether that takes the place of p1 or 93; follow the change, or issue a license by hand"
+        )
+        vendor.answers[problem.id] = Answer.FOLLOW
+        vendor.reconcile()
+        assert (count(vendor), vendor.asked) == ({("suite", at(30) + GRACE): 1}, [])
+        vendor.receive(woo_subscription(3, WOO_LINES[0]))
+        assert (count(vendor), vendor.asked) == ({("app", at(30) + GRACE): 1}, [])
+
+
+def test_another_plan_of_one_of_several_lines() -> None:
+    """Of which one, no report says: an edited order that arrives first is no other case."""
+    item = woo_subscription(0.01, shops.woo_line(50, product_id=96, sku="p3"))
+    order, mapping = woo(*WOO_LINES), MAPPED | mapped("p3", product="extra")
+    for bodies in permutations((order, item)):
+        vendor = Vendor("woocommerce", mapping)
+        vendor.receive(*bodies)
+        assert all(license_.terms.product != "extra" for license_ in vendor.valid)
+        (problem,) = (asked for asked in vendor.problems if asked.about == "subscription:900")
+        assert problem.text.endswith("takes the place of p1 or 93 or p2 or 94; issue and revoke by hand")
+        vendor.answers[problem.id] = Answer.ISSUED
+        vendor.reconcile()
+        assert [asked for asked in vendor.problems if asked.about == "subscription:900"] == []
 
 
 def test_a_line_that_is_of_another_subscription_of_its_order() -> None:

@@ -44,6 +44,7 @@ from licserver.shops.units import (
     is_assigned,
     make_line_key,
     match_items,
+    may_be_replaced,
     may_belong,
     share_items,
 )
@@ -251,6 +252,7 @@ class _Derivation:
             for unit in open_units:
                 unit.subscription = subscription
             return
+        is_first = not any(is_assigned(unit, subscription) for unit in open_units)
         items = share_items(open_units, listing, subscription)
         later = [
             unit for unit in open_units if unit.sold_at is not None and unit.sold_at > listing.holds_from
@@ -263,6 +265,12 @@ class _Derivation:
         )
         open_ = match_items(earlier, items, subscription, self._find_product)
         open_ = match_items(later, open_, subscription, self._find_product, is_later=True)
+        replaced = self._find_replaced(earlier, open_) if is_first else []
+        followed = self._find_followed(replaced, open_, subscription)
+        if followed is not None:
+            open_.remove(followed)
+            earlier.remove(replaced[0])
+            assign_item(replaced.pop(), followed, subscription)
         for unit in earlier:
             if unit.is_item or is_assigned(unit, subscription):
                 unit.subscription, unit.quantity, unit.is_described = subscription, 0, True
@@ -273,17 +281,48 @@ class _Derivation:
             elif not unit.is_described:
                 unit.subscription = subscription
             # A line that is gone may have been added once more, under another id.
-            elif unit.order is not None and (is_line_gone or _is_long_before(unit.order, listing)):
+            elif is_line_gone or unit in replaced or _is_long_before(unit.order, listing):
                 unit.may_have_been_of = subscription.id
-        left, payer = {unit.key for unit in (*earlier, *later)}, _find_payer(subscription, self._rules)
+        left = {unit.key for unit in (*earlier, *later)}
         taken = {unit.key for unit in open_units} - left
-        for item in open_:
-            name = item.id or f"{subscription.id}/{item.sold}"
-            key = f"item:{escape(name)}"
+        self._add_items(subscription, open_, taken, tuple(unit.name for unit in replaced))
+
+    def _add_items(
+        self,
+        subscription: SubscriptionFacts,
+        items: Iterable[Line],
+        taken: set[str],
+        replaced: tuple[str, ...],
+    ) -> None:
+        """Add items that no known line was before; keys that are `taken` are those of other items."""
+        payer = _find_payer(subscription, self._rules)
+        for item in items:
+            key = _make_item_key(item, subscription)
             while key in taken:  # what is another item now was this one before
                 key += "+"
             taken.add(key)
-            assign_item(self._units.setdefault(key, Unit(key, order=payer)), item, subscription)
+            unit = self._units.setdefault(key, Unit(key, order=payer))
+            assign_item(unit, item, subscription)
+            unit.may_replace = replaced
+
+    def _find_replaced(self, units: Iterable[Unit], items: Sequence[Line]) -> list[Unit]:
+        """Return lines that issue licenses and may be what the items were before the first known listing."""
+        candidates = [unit for unit in units if may_be_replaced(unit)] if items else []
+        return [
+            unit
+            for unit in candidates
+            if unit.issued or (mapping := self._find_mapping(unit.ids)) is None or mapping.product is not None
+        ]
+
+    def _find_followed(
+        self, replaced: Sequence[Unit], items: Iterable[Line], subscription: SubscriptionFacts
+    ) -> Line | None:
+        """Return the item of which a person has decided that it was the only line before."""
+        if len(replaced) != 1:
+            return None
+        ids = {_make_unclear_id(_make_item_key(item, subscription), item.sold): item for item in items}
+        followed = (item for id_, item in ids.items() if self._answers.get(id_) is Answer.FOLLOW)
+        return next(followed, None)
 
     def _is_bought(self, subscription: SubscriptionFacts) -> bool:
         return any(order.sells and order.was_paid(self._rules) for order in subscription.orders)
@@ -396,6 +435,8 @@ class _Derivation:
                 "if one is missing"
             )
             self._ask(f"unclear:{unit.key}", ProblemKind.UNCLEAR, text, unit.about, unit.ids)
+        elif unit.may_replace and mapping.product is not None:
+            self._ask_about_replaced(unit)
         elif order.is_mixed(unit.sold):
             text = (
                 f"{_name(unit.about)}: {unit.name} was delivered with a line_id and without, and it is not "
@@ -416,7 +457,7 @@ class _Derivation:
         """Return whether a person has answered a problem about it with a license."""
         lines = {f"lines:{unit.key}", f"lines:{unit.order_id}"}
         names = {f"quantity:{unit.key}", f"unclear:{unit.key}", f"purchase:{unit.about}", *lines}
-        begins = (f"unmapped:{unit.key}:", f"state:{unit.order_id}:")
+        begins = (f"unmapped:{unit.key}:", f"unclear:{unit.key}:", f"state:{unit.order_id}:")
         return any(id_ in names or id_.startswith(begins) for id_ in self._by_hand)
 
     def _is_order_issued_by_hand(self, order: OrderFacts) -> bool:
@@ -667,6 +708,24 @@ class _Derivation:
         )
         self._ask(f"unclear:{unit.key}", ProblemKind.UNCLEAR, text, unit.about, unit.ids)
 
+    def _ask_about_replaced(self, unit: Unit) -> None:
+        """Ask whether an item is another plan of what was sold, or was added to it."""
+        lines = " or ".join(unit.may_replace)
+        text = (
+            f"{_name(unit.about)} is for {unit.name}, which its first order has not sold, and it is "
+            f"not known whether that takes the place of {lines}; "
+        )
+        can_follow = len(unit.may_replace) == 1
+        text += "follow the change, or issue a license by hand" if can_follow else "issue and revoke by hand"
+        self._ask(
+            _make_unclear_id(unit.key, unit.sold),
+            ProblemKind.UNCLEAR,
+            text,
+            unit.about,
+            unit.ids,
+            _CHOICE if can_follow else (Answer.LEAVE,),
+        )
+
     def _ask_for_lines(self, order: OrderFacts, *, has_some: bool = False) -> None:
         about = f"order:{order.id}"
         subject = "not all that was bought is" if has_some else "what was bought is not"
@@ -841,15 +900,25 @@ class _Derivation:
         self._ask(f"purchase:{about}", ProblemKind.SUBSCRIPTION, text, about)
 
 
-def _is_long_before(order: OrderFacts, listing: Lines) -> bool:
+def _is_long_before(order: OrderFacts | None, listing: Lines) -> bool:
     """Return whether an order was paid long before what its subscription consists of was reported."""
-    paid_at = order.find_paid_at()
+    paid_at = None if order is None else order.find_paid_at()
     return paid_at is not None and listing.holds_from - paid_at >= SAME
 
 
 def _by_payment(order: OrderFacts) -> tuple[float, str]:
     paid_at = order.find_paid_at()
     return (float("inf") if paid_at is None else paid_at.timestamp()), order.id
+
+
+def _make_item_key(item: Line, subscription: SubscriptionFacts) -> str:
+    """Return the key of an item that no order is known to have sold."""
+    return f"item:{escape(item.id or f'{subscription.id}/{item.sold}')}"
+
+
+def _make_unclear_id(key: str, sold: str | None) -> str:
+    """Return the id of the question whether an item replaces what was sold before."""
+    return f"unclear:{key}:{sold}"
 
 
 def _name(about: str) -> str:

@@ -30,6 +30,7 @@ class Unit:
     sold_at: datetime | None = None  # of an order that is reported product by product
     is_one_time: bool = False  # sold beside a subscription
     may_have_been_of: str | None = None  # the subscription that lists it no more, or never did
+    may_replace: tuple[str, ...] = ()  # of an item: the lines that it may have been before
     issued: list[Issued] = field(default_factory=list)
     is_item: bool = False  # of a subscription
     refunded: int = 0  # how many of a line were refunded by name
@@ -147,7 +148,8 @@ def match_items(
 ) -> list[Line]:
     """Assign items to units, which are removed from `units`; return the items without a unit.
 
-    Units that were sold later than the items were reported (`is_later`) never replace another product.
+    Units that were sold later than the items were reported (`is_later`) never replace another product, and
+    of several none does before some are known to be of the subscription.
     """
 
     def has_product(unit: Unit, item: Line) -> bool:
@@ -155,7 +157,8 @@ def match_items(
 
     open_, is_alone = _merge(items), len(units) == 1
     candidates = list(units)
-    if any(is_assigned(unit, subscription) for unit in units):
+    has_assigned = any(is_assigned(unit, subscription) for unit in units)
+    if has_assigned:
         # What was issued as not of the subscription is not made an item by one of the same article.
         candidates = [unit for unit in units if is_assigned(unit, subscription) or not _is_issued(unit)]
     # An item keeps a key that is valid, rather than revive a key that was removed before.
@@ -169,7 +172,7 @@ def match_items(
                 units.remove(unit)
                 open_.remove(item)
                 assign_item(unit, item, subscription)
-    if is_later:
+    if is_later or not (is_alone or has_assigned):
         return open_
     # Another plan, where items have no ids or new ids: an item is missing, and an item was added.
     remaining = [unit for unit in candidates if is_assigned(unit, subscription)]
@@ -221,6 +224,11 @@ def is_assigned(unit: Unit, subscription: SubscriptionFacts) -> bool:
     if unit.subscription is subscription:
         return True
     return any(has_key(license_) and license_.subscription_id == subscription.id for license_ in unit.issued)
+
+
+def may_be_replaced(unit: Unit) -> bool:
+    """Return whether a line that no item matches may be what the items were before."""
+    return find_sale(unit) is not None and not any(license_.subscription_id for license_ in unit.issued)
 
 
 def _is_sale(unit: Unit, *, is_alone: bool) -> bool:
