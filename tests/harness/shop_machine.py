@@ -1,7 +1,6 @@
 """A state machine that plays a shop, with deliveries in any order, repeated and late, against a vendor."""
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from harness.contracts import Mapped, Vendor, mapped
 from harness.shop_model import (
+    BEGINNING,
     PERIOD,
     PLANS,
     PRICE,
@@ -289,20 +289,14 @@ class Machine(RuleBasedStateMachine):
     def settle(self) -> None:
         """Deliver all: the licenses are those of the oracle, and nobody has to look at anything else."""
         self._deliver_all()
-        expected = self.shop.expected()
-        ends = {end for _, _, end in expected if end is not None}
-        found = Counter(
-            (license_.terms.product, license_.terms.plan or "", self._find_scheduled(license_.ends_at, ends))
+        found = [
+            (license_.terms.product, license_.terms.plan or "", license_.ends_at)
             for license_ in self.vendor.valid
-        )
-        assert _without_ends(found - expected) == expected - found
+        ]
+        expected = list(self.shop.expected().elements())
+        assert _find_differences(found, expected, self.shop.tolerance) == ([], [])
         self.vendor.reconcile()
         assert self.vendor.asked == self.shop.asked()
-
-    def _find_scheduled(self, end: datetime | None, ends: set[datetime]) -> datetime | None:
-        """Return the expected end that one is, or that it is a little later than."""
-        earlier = [] if end is None else [other for other in ends if end - self.shop.tolerance < other <= end]
-        return max(earlier, default=end)
 
     def _deliver_all(self) -> None:
         self.vendor.receive(*self.waiting)
@@ -326,9 +320,30 @@ class Machine(RuleBasedStateMachine):
         self.settle()
 
 
-def _without_ends(licenses: Counter[License]) -> Counter[License]:
-    """Return licenses as the oracle has those whose end the shop does not report."""
-    counts: Counter[License] = Counter()
-    for (product, plan, _), count in licenses.items():
-        counts[product, plan, UNKNOWN] += count
-    return counts
+def _find_differences(
+    found: Iterable[License], expected: Iterable[License], tolerance: timedelta
+) -> tuple[list[License], list[License]]:
+    """Return the licenses that only one side has; an end may be a little later than the scheduled one."""
+    extra, missing = sorted(found, key=_by_end), list[License]()
+    for license_ in sorted(expected, key=_by_end):  # those whose end is not known come last
+        match = next((other for other in extra if _is_near(other, license_, tolerance)), None)
+        if match is None:
+            missing.append(license_)
+        else:
+            extra.remove(match)
+    return extra, missing
+
+
+def _by_end(license_: License) -> tuple[datetime, str, str]:
+    product, plan, end = license_
+    return end or BEGINNING, product, plan
+
+
+def _is_near(found: License, expected: License, tolerance: timedelta) -> bool:
+    """Return whether a license is the expected one; an end of which the shop reports nothing may be any."""
+    end, scheduled = found[-1], expected[-1]
+    if found[:-1] != expected[:-1]:
+        return False
+    if scheduled == UNKNOWN or end is None or scheduled is None:
+        return scheduled == UNKNOWN or end is scheduled
+    return scheduled <= end < scheduled + tolerance

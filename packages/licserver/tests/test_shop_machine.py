@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from harness.dodo_shop import DodoShop
 from harness.gumroad_shop import GumroadShop
 from harness.lemonsqueezy_shop import LemonSqueezyShop
 from harness.polar_shop import PolarShop
@@ -21,7 +22,7 @@ from harness.shop_model import (
 
 SHOPS = [
     *(StripeShop, WooShop, WooShopWithoutSubscriptions, PaddleShop, OwnShop),
-    *(GumroadShop, LemonSqueezyShop, PolarShop),
+    *(DodoShop, GumroadShop, LemonSqueezyShop, PolarShop),
 ]
 
 

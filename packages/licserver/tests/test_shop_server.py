@@ -18,6 +18,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Engine, event
 
 from harness import shops
+from harness.dodo_shop import DodoShop
 from harness.gumroad_shop import GumroadShop
 from harness.lemonsqueezy_shop import LemonSqueezyShop
 from harness.polar_shop import PolarShop
@@ -190,7 +191,9 @@ class ServerMachine(Machine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [StripeShop, WooShop, OwnShop, LemonSqueezyShop, PolarShop, GumroadShop])
+@pytest.mark.parametrize(
+    "make", [StripeShop, WooShop, OwnShop, LemonSqueezyShop, PolarShop, DodoShop, GumroadShop]
+)
 @pytest.mark.parametrize(
     ("examples", "steps"),
     [(4, 8), (12 * int(os.environ.get("LICENSING_LONGER", "1")), 25)],  # `nox -s crash` asks for 10
