@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from stage.archives import app
+from stage.archives import app, downloaded
 from stage.scripts import digest
 
 from licclient import AsyncLicenseClient, LicenseClient
@@ -22,7 +22,7 @@ from licclient.errors import (
     UntrustedResponseError,
     UnusableArchiveError,
 )
-from licclient.install import DetectedInstallation, Installation
+from licclient.install import DetectedInstallation, Installation, _appimage, _beside
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs modes and shells of Unix")
 both = pytest.mark.parametrize("flavour", [LicenseClient, AsyncLicenseClient], indirect=True)
@@ -220,13 +220,106 @@ async def test_a_place_that_cannot_be_written_is_named(client, update_of, image,
         await client.install_update(update, key=key, installation=replace(image, is_writable=False))
 
 
-async def test_the_leftover_of_a_killed_process_is_in_nobodys_way(client, update_of, image, key):
-    """It is half a file, and is replaced by the next one."""
-    (image.folder / ".Photo Lab.AppImage.licclient-draft").write_bytes(b"half")
+async def test_the_leftovers_of_a_killed_process_are_removed(client, update_of, image, key):
+    """Only what is surely of such a process."""
+    killed = image.folder / ".licclient-ab12_x9z.draft"
+    killed.mkdir()
+    (killed / "new").write_bytes(b"half")
+    others = [".licclient-mine.draft", ".licclient-ab12_x9y.draft", ".licclient-ab12_x9w"]
+    (image.folder / others[0]).mkdir()
+    (image.folder / others[1]).write_bytes(b"a file")
+    (image.folder / others[2]).mkdir()
     update = await update_of(appimage("2.0"))
     await client.install_update(update, key=key, installation=image, restart=False)
     assert image.program.read_bytes() == appimage("2.0")
+    assert {path.name for path in image.folder.iterdir()} == {"Photo Lab.AppImage", *others}
+
+
+@pytest.mark.parametrize("name", ["x" * 246 + ".AppImage", "ä" * 120 + ".AppImage"])
+async def test_the_name_of_an_appimage_may_be_as_long_as_any(client, update_of, image, key, name):
+    """It is no part of the draft's name."""
+    program = image.program.rename(image.folder / name)
+    here = replace(image, program=program)
+    await client.install_update(await update_of(appimage("2.0")), key=key, installation=here, restart=False)
+    assert program.read_bytes() == appimage("2.0")
+
+
+def second_installer(file, target, monkeypatch):
+    """Return a thread that stops amid its copy, and the two events that say so and let it go on."""
+    midway, go_on = threading.Event(), threading.Event()
+    errors = []
+
+    def judge(_head):
+        midway.set()
+        go_on.wait(30)
+        raise OSError(errno.EIO, "the disk of the second one fails")
+
+    def run():
+        monkeypatch.setattr(_appimage, "is_appimage", judge)
+        try:
+            _appimage.replace_appimage(file, target)
+        except (OSError, InstallationError) as problem:
+            errors.append(problem)
+
+    return threading.Thread(target=run), midway, go_on, errors
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_two_installers_of_an_appimage_leave_a_whole_file(image, tmp_path, monkeypatch, has_locks):
+    """As of two users: the second waits for the first, or is amid its copy when that is done."""
+    file, target = downloaded(tmp_path, appimage("2.0"), "2.0"), image.program
+    second, midway, go_on, errors = second_installer(file, target, monkeypatch)
+    replace_file = _appimage.replace_file
+
+    def replace_late(draft, path):
+        second.start()
+        assert midway.wait(30) if not has_locks else not midway.wait(0.3)
+        replace_file(draft, path)
+
+    monkeypatch.setattr(_appimage, "replace_file", replace_late)
+    if not has_locks:
+        monkeypatch.setattr(_beside, "_lock", lambda _: None)
+    _appimage.replace_appimage(file, target)
+    assert target.read_bytes() == appimage("2.0")
+    go_on.set()
+    second.join()
+    assert len(errors) == 1
+    assert target.read_bytes() == appimage("2.0")
     assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
+
+
+def test_an_installer_does_not_wait_forever_for_another_one(image, tmp_path, monkeypatch):
+    """It says that another one is at work."""
+    monkeypatch.setattr(_beside, "LOCK_SECONDS", 0.05)
+    file = downloaded(tmp_path, appimage("2.0"), "2.0")
+    with _beside.private_folder(image.folder), pytest.raises(InstallationError) as caught:
+        _appimage.replace_appimage(file, image.program)
+    assert caught.value.obstacle is InstallObstacle.BUSY
+    assert image.program.read_bytes() == appimage("1.0")
+
+
+@pytest.mark.parametrize("is_openable", [True, False])
+def test_a_folder_without_locks_keeps_what_may_belong_to_another_installer(
+    image, tmp_path, monkeypatch, is_openable
+):
+    """As on NFS, whose folders cannot be locked, or where names cannot be listed."""
+    other = image.folder / ".licclient-ab12_x9z.draft"
+    other.mkdir()
+    open_file = os.open
+
+    def fail(*_: object):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    def open_files_alone(path, *flags: int, **more: object):
+        return fail() if path == image.folder else open_file(path, *flags, **more)
+
+    if is_openable:
+        monkeypatch.setattr("fcntl.flock", fail)
+    else:
+        monkeypatch.setattr(os, "open", open_files_alone)
+    _appimage.replace_appimage(downloaded(tmp_path, appimage("2.0"), "2.0"), image.program)
+    assert image.program.read_bytes() == appimage("2.0")
+    assert other.exists()
 
 
 async def test_a_cancelled_download_installs_nothing(client, update_of, image, key):

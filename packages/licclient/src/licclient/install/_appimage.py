@@ -4,16 +4,14 @@ The running one goes on from the old file. The new one is written beside it, sin
 file system only, and takes over its mode and owner: a download has no permission to run.
 """
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from licclient._core.computer import require_space
-from licclient._core.model import InstallObstacle
 from licclient._core.storage import open_plain, replace_file, sync_folder
-from licclient.errors import InstallationError
+from licclient.install._beside import private_folder
 from licclient.install._verified import copy_verified
 
 if TYPE_CHECKING:
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
 _HEAD: Final = 20
 """Bytes of an ELF file up to its machine."""
-
-_CANNOT_WRITE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSYS})
-"""The last one is of AppImageLauncher's file system, which removes and renames nothing."""
 
 
 def is_appimage(head: bytes) -> bool:
@@ -40,26 +35,17 @@ def replace_appimage(downloaded: "Downloaded", target: Path) -> None:
     """Give a verified file the name, mode and owner of an AppImage, whose path may be a link to it.
 
     Raises:
-        InstallationError: It is no AppImage for this computer, or this user may not write beside the old one.
+        InstallationError: It is no AppImage for this computer, this user may not write beside the old one, or
+            another installer is at work there.
         UntrustedResponseError: The file is not the verified one.
         OSError: The disk has no room, or fails.
     """
     target = target.resolve(strict=True)
-    draft = target.with_name(f".{target.name}.licclient-draft")
-    try:
-        require_space(target.parent, downloaded.size, "the new version")
-        try:
-            draft.unlink(missing_ok=True)  # of a process that was killed
-            _copy(downloaded, target, draft)
-            replace_file(draft, target)
-        except BaseException:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-            raise
-    except OSError as problem:
-        if problem.errno in _CANNOT_WRITE:
-            raise InstallationError(InstallObstacle.NOT_WRITABLE) from problem
-        raise
+    with private_folder(target.parent) as folder:
+        require_space(folder, downloaded.size, "the new version")
+        draft = folder / "new"
+        _copy(downloaded, target, draft)
+        replace_file(draft, target)
     sync_folder(target.parent)
 
 
