@@ -19,9 +19,20 @@ def zip_of(*names: str, mode: int = 0o644, contents: Mapping[str, bytes] | None 
     return written.getvalue()
 
 
-def appimage(version: bytes = b"AI\x02") -> bytes:
-    """Return the head of an AppImage, of type 2 unless another is given."""
-    return b"\x7fELF\x02\x01\x01\x00" + version + bytes(53)
+def appimage(version: bytes = b"AI\x02", content: bytes = b"", *, bits: int = 64, order: str = "<") -> bytes:
+    """Return an AppImage: a program of two sections, and a SquashFS of `content`; of type 2 by default."""
+    is_wide = bits == 64
+    size, section = (64, 64) if is_wide else (52, 40)
+    head = bytearray(b"\x7fELF" + bytes((2 if is_wide else 1, 1 if order == "<" else 2, 1, 0)) + version)
+    head = head.ljust(size, b"\0")
+    struct.pack_into(order + "HH", head, 16, 2, 62)
+    struct.pack_into(order + ("Q" if is_wide else "L"), head, 40 if is_wide else 32, size)
+    struct.pack_into(order + "HH", head, size - 6, section, 2)
+    sections = bytearray(2 * section)
+    place = section + (24 if is_wide else 16)
+    struct.pack_into(order + ("QQ" if is_wide else "LL"), sections, place, size + 2 * section, 8)
+    image = b"hsqs" + bytes(36) + struct.pack("<Q", 96 + len(content)) + bytes(48) + content
+    return bytes(head + sections) + b"section." + image
 
 
 def program(
@@ -97,7 +108,7 @@ KINDS: Mapping[str, Callable[..., bytes]] = {
 
 def file_of(kind: str, content: bytes = b"") -> bytes:
     """Return a file of a kind that has some content; signed, if it is a set-up."""
-    return appimage() + content if kind == "appimage" else KINDS[kind](content=content)
+    return KINDS[kind](content=content)
 
 
 PLATFORMS = {

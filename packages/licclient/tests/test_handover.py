@@ -1,9 +1,13 @@
 """Updates that a framework within the app installs: Sparkle, WinSparkle, Velopack (D-390, D-391)."""
 
+import contextlib
+import io
 import json
 import pickle
+import shutil
 import sys
 import time
+import zipfile
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
@@ -310,6 +314,60 @@ async def test_velopack_without_its_package_is_named(client, store, update_of, h
     with pytest.raises(InstallationError) as caught:
         await client.install_update(update, key=key, installation=installation)
     assert (caught.value.obstacle, caught.value.updater) == (InstallObstacle.OTHER_UPDATER, "Velopack")
+
+
+def packed() -> bytes:
+    """Return a package as `vpk pack` makes it: compressed."""
+    written = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(velopack_package("2.0.0"))) as package,
+        zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name in package.namelist():
+            archive.writestr(name, package.read(name))
+    return written.getvalue()
+
+
+def directory_of(content: bytes) -> int:
+    """Return where the directory of a zip begins."""
+    return content.index(b"PK\1\2")
+
+
+DAMAGES = {
+    "the manifest": (lambda content: content.index(b".nuspec") + 8, b"\xff" * 6),
+    "its place": (lambda content: directory_of(content) + 42, b"\xff" * 4),
+    "its method": (lambda content: directory_of(content) + 10, b"\x0e"),  # LZMA, which may ask for gigabytes
+    "its version": (lambda content: directory_of(content) + 6, b"\x63"),
+}
+
+
+@pytest.mark.parametrize(("find", "value"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_package_is_a_wrong_file(tmp_path, find, value):
+    """Not an error of `zlib`; it was published so, as its digest is the verified one."""
+    content = packed()
+    place = find(content)
+    with pytest.raises(InstallationError) as caught:
+        prepare(tmp_path, content[:place] + value + content[place + len(value) :])
+    assert caught.value.obstacle is InstallObstacle.WRONG_FILE
+
+
+def prepare(tmp_path, content: bytes) -> None:
+    """Make a new folder the source of a package."""
+    folder = tmp_path / "folder"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    _velopack.prepare(downloaded(tmp_path, content), folder)
+
+
+@pytest.mark.slow  # a thousand packages
+@pytest.mark.parametrize("value", [b"", b"\0", b"\xff", b"\xff" * 4, b"\xff" * 8], ids=bytes.hex)
+def test_a_package_that_is_damaged_anywhere_is_a_wrong_file(tmp_path, value):
+    """Each of its bytes changed, or the package cut off there."""
+    content = packed()
+    for place in range(len(content)):
+        rest = content[place + len(value) :] if value else b""
+        with contextlib.suppress(InstallationError):
+            prepare(tmp_path, content[:place] + value + rest)
 
 
 def test_the_feed_that_velopack_reads(tmp_path):

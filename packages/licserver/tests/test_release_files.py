@@ -1,8 +1,11 @@
 """The kind of a file that is published: guessed by its content, or checked, and the warnings (D-370)."""
 
+import contextlib
+import os
 import shutil
 import struct
 import subprocess
+import tracemalloc
 
 import pytest
 
@@ -12,7 +15,7 @@ from licserver.domain.records import FileKind
 from licserver.errors import InvalidInputError
 from licserver.services.release_files import inspect_file
 
-WINDOWS = "windows-x86_64"
+WINDOWS, LINUX = "windows-x86_64", "linux-x86_64"
 
 
 @pytest.fixture
@@ -35,6 +38,17 @@ def test_each_kind_is_guessed(inspect, kind):
     assert inspect(file_of(kind), kind, PLATFORMS[kind]) == (kind, False, ())
 
 
+def patched(content: bytes, place: int, *values: int) -> bytes:
+    """Return a file with other bytes at a place."""
+    changed = bytearray(content)
+    place %= len(changed)
+    changed[place : place + len(values)] = bytes(values)
+    return bytes(changed)
+
+
+ZIP64 = struct.pack("<4sLQL", b"PK\x06\x07", 7, 0, 9)
+"""Where the end of a zip of nine disks is."""
+
 OTHERS = {
     "nothing": b"",
     "text": b"a file",
@@ -44,6 +58,8 @@ OTHERS = {
     "a DOS program": b"MZ" + bytes(100),
     "half a Windows program": program()[:80],
     "a Windows program without a header": program().replace(b"PE\0\0", b"NE\0\0"),
+    "the head of an OLE file": release_files.msi()[:40],
+    "an OLE file of wild places": release_files.msi()[:8] + b"\xff" * 600,
     "an OLE document": release_files.msi(class_id="00" * 16),
     "an OLE file that ends": release_files.msi()[:600],
     "a Windows patch": release_files.msi(class_id="86100c0000000000c000000000000046"),
@@ -53,6 +69,8 @@ OTHERS = {
     "an app and a text": zip_of("A.app/Contents/Info.plist", "README"),
     "an app without a description": zip_of("A.app/Contents/MacOS/A"),
     "a folder with the files of an app": zip_of("app/Contents/Info.plist"),
+    "a zip for a program of 2030": bytes(patched(zip_of("app/app"), -22 - 53 + 6, 99)),
+    "a zip of a disk of several": zip_of("app")[:-22] + ZIP64 + zip_of("app")[-22:],
     "a zip without its directory": zip_of("a" * 50, "b")[:-60] + zip_of("a")[-22:],
 }
 
@@ -101,6 +119,21 @@ WARNINGS = {
     "a program for a platform": (program(), "", WINDOWS, "give its kind"),
     "a set-up for macOS": (release_files.nsis(), "", "macos-arm64", "another system"),
     "an AppImage for Windows": (release_files.appimage(), "", WINDOWS, "another system"),
+    "an AppImage of eleven bytes": (release_files.appimage()[:11], "", LINUX, "cut off"),
+    "an AppImage that ends": (release_files.appimage()[:-1], "", LINUX, "cut off"),
+    "an AppImage without a file system": (
+        release_files.appimage().replace(b"hsqs", b"\0\0\0\0"),
+        "",
+        LINUX,
+        "file system",
+    ),
+    "an installed version's folder": (
+        zip_of("app", ".licclient-confirmed", mode=0o755),
+        "",
+        LINUX,
+        "installed version",
+    ),
+    "a folder of a launcher's": (zip_of(".LICCLIENT-new/x"), "", "", "installed version"),
     "a zip for Windows without a program": (zip_of("app/app.py"), "", WINDOWS, "no .exe"),
     "a zip for Linux that lost its modes": (zip_of("app/app"), "", "linux-x86_64", "can be run"),
     "a zip for macOS that lost its modes": (zip_of("app/app"), "", "macos-arm64", "can be run"),
@@ -128,6 +161,83 @@ def test_numbers_that_a_damaged_file_names_are_not_believed(inspect):
         content = bytearray(program())
         struct.pack_into("<L" if place == 0x3C else "<H", content, place, number)
         assert inspect(bytes(content)).kind == "folder"
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_whole_appimage_has_no_flaw(inspect, bits, order):
+    """Of each size of number and order of bytes; with a DwarFS as well, which names no size."""
+    content = release_files.appimage(content=b"files", bits=bits, order=order)
+    assert inspect(content, platform=LINUX) == ("appimage", True, ())
+    assert inspect(content[:-1], platform=LINUX).flaws == ("cut-off",)
+    assert inspect(content.replace(b"hsqs", b"DWARFS"), platform=LINUX).flaws == ()
+
+
+DAMAGED = {**{kind: file_of(kind, b"content") for kind in KINDS}, "program": program(b"resources", b"data")}
+
+
+def check(file, kind):
+    """Inspect a damaged file as any kind, and as the one that it was of."""
+    for given in {"", kind} & {"", *KINDS}:
+        with contextlib.suppress(InvalidInputError):
+            assert inspect_file(file, given, LINUX).kind in FileKind
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_file_that_ends_is_of_another_kind_or_refused(tmp_path, kind):
+    """Wherever: nothing else is raised."""
+    file = tmp_path / "app.bin"
+    file.write_bytes(DAMAGED[kind])
+    for size in reversed(range(len(DAMAGED[kind]))):
+        os.truncate(file, size)
+        check(file, kind)
+
+
+VALUES = (b"\0", b"\xff", b"\xff\xff", bytes(4), b"\xff" * 4, b"\xff\xff\xff\x7f", b"\xff" * 8)
+
+
+@pytest.mark.sampled(6, "kind")
+@pytest.mark.parametrize("value", VALUES, ids=bytes.hex)
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_file_is_of_another_kind_or_refused(tmp_path, kind, value):
+    """Whatever each of its bytes and numbers is: nothing else is raised."""
+    file, whole = tmp_path / "app.bin", DAMAGED[kind]
+    file.write_bytes(whole)
+    with file.open("r+b", buffering=0) as content:
+        for place in range(len(whole) - len(value)):
+            os.pwrite(content.fileno(), value, place)
+            check(file, kind)
+            os.pwrite(content.fileno(), whole[place : place + len(value)], place)
+
+
+def memory_of(function):
+    """Return the most memory that Python's objects take while a function runs."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("directory", [zip_of("a")[-69:-22] * 200_000, bytes(20 << 20)], ids=["many", "long"])
+def test_a_zip_of_too_many_files_is_not_read(tmp_path, directory):
+    """Neither many entries nor a long list: in memory an entry takes several times its size."""
+    file = tmp_path / "app.zip"
+    file.write_bytes(directory + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, len(directory), 0, 0))
+    with pytest.raises(InvalidInputError, match="the file is a zip with too many files, not"):
+        inspect_file(file, "app")
+    assert inspect_file(file, platform=LINUX) == ("folder", True, ())
+    assert memory_of(lambda: inspect_file(file)) < 24 << 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kind_of_a_large_file_takes_little_memory(tmp_path, kind):
+    """A set-up's program is read up to its own end, and the data behind it is not."""
+    file = tmp_path / "app.bin"
+    file.write_bytes(file_of(kind))
+    os.truncate(file, 300 << 20)  # a file with a hole
+    assert memory_of(lambda: inspect_file(file)) < 1 << 20
 
 
 INNO_TABLE = bytes.fromhex(

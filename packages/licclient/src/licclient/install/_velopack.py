@@ -4,6 +4,7 @@ Velopack reads it from a folder, so it needs neither the address of a feed nor t
 nothing that was not verified. Its updater waits for the end of the app, replaces it, and opens it again.
 """
 
+import errno
 import importlib.util
 import json
 import re
@@ -15,6 +16,7 @@ from xml.etree import ElementTree as ET
 from licclient._core.lazy import load_module
 from licclient._core.model import InstallObstacle
 from licclient.errors import InstallationError
+from licclient.install._archive import DEFLATED, STORED
 from licclient.install._verified import copy_verified
 
 if TYPE_CHECKING:
@@ -65,15 +67,27 @@ def _read_manifest(package: Path) -> tuple[str, str]:
     """Return the id and the version that a package has in its `.nuspec`."""
     try:
         with zipfile.ZipFile(package) as archive:
-            [name] = [name for name in archive.namelist() if name.endswith(".nuspec") and "/" not in name]
-            with archive.open(name) as manifest:
+            [info] = [info for info in archive.infolist() if _is_manifest(info)]
+            with archive.open(info) as manifest:
                 root = ET.fromstring(manifest.read(_MAX_MANIFEST_BYTES))  # noqa: S314 - the vendor's, and verified
-    except (zipfile.BadZipFile, ET.ParseError, ValueError, NotImplementedError, RuntimeError, EOFError):
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:  # a place that no file can have
+            raise
+        raise InstallationError(InstallObstacle.WRONG_FILE) from None
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever `zipfile`, `zlib` and `ElementTree` raise for a damaged file
         raise InstallationError(InstallObstacle.WRONG_FILE) from None
     values = [(root.findtext(f".//{{*}}{name}") or "").strip() for name in ("id", "version")]
     if not all(map(_FILE_NAME.fullmatch, values)):
         raise InstallationError(InstallObstacle.WRONG_FILE)
     return values[0], values[1]
+
+
+def _is_manifest(info: zipfile.ZipInfo) -> bool:
+    """Return whether an entry is the manifest, packed by a method whose memory is bounded."""
+    is_bounded = info.compress_type in (STORED, DEFLATED)
+    return is_bounded and info.filename.endswith(".nuspec") and "/" not in info.filename
 
 
 def find_update(folder: Path) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """The kind of a file that is published, by its content, and what is wrong with it (D-370)."""
 
 import enum
+import io
 import mmap
 import os
 import struct
@@ -33,6 +34,7 @@ _SYSTEMS: Final = {
 }
 _SET_UPS: Final = (FileKind.NSIS, FileKind.INNO)
 _APPIMAGE_MAGIC: Final = (b"\x7fELF", b"AI\x02")  # at 0 and at 8: type 2, which all tools write today
+_IMAGES: Final = (b"hsqs", b"DWARFS")  # file systems that follow the program of an AppImage
 _OLE_MAGIC: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MSI_CLASS: Final = bytes.fromhex("84100c0000000000c000000000000046")  # of the root; a document has another
 _MSI_SIGNATURE: Final = "\x05DigitalSignature".encode("utf-16-le")  # a stream's name
@@ -44,6 +46,10 @@ _PE32_PLUS: Final = 0x20B
 _CERTIFICATES: Final = 4  # the number of the data directory
 _MAX_SECTIONS: Final = 96  # as Windows has it
 _EXECUTABLE: Final = 0o111 << 16  # of a zip entry's mode
+_MAX_LIST: Final = 16 << 20  # bytes of a zip's directory, and entries: as `licclient.install` has them
+_MAX_ENTRIES: Final = 100_000
+_ENTRY: Final = b"PK\x01\x02"
+_OWN_FILES: Final = ".licclient-"  # of `licclient`, in the folder of an installed version
 
 
 class Flaw(enum.StrEnum):
@@ -56,16 +62,20 @@ class Flaw(enum.StrEnum):
     OTHER_SYSTEM = "other-system"
     NO_EXE = "no-exe"
     NO_PROGRAM = "no-program"
+    NO_IMAGE = "no-image"
+    INSTALLED = "installed"
 
 
 FLAWS: Final = {
     Flaw.UNSIGNED: "The file is not signed, so Windows warns people of it: use signtool or osslsigncode.",
     Flaw.UNMARKED: "The file has no marks of such a set-up: check that it is one.",
-    Flaw.CUT_OFF: "The set-up is cut off, and cannot install anything: build or copy it again.",
+    Flaw.CUT_OFF: "The file is cut off, and cannot be installed: build or copy it again.",
     Flaw.PROGRAM: "The file is a Windows program: if it is a set-up, give its kind, so that apps can run it.",
     Flaw.OTHER_SYSTEM: "The kind is for another system than the platform: apps on that are offered it.",
     Flaw.NO_EXE: "The zip has no .exe: check that it is the one to publish.",
     Flaw.NO_PROGRAM: "The zip has no file that can be run: zip it on Linux or macOS, to keep the modes.",
+    Flaw.NO_IMAGE: "The AppImage has no file system behind its program: check that it starts.",
+    Flaw.INSTALLED: "The zip has .licclient- files of an installed version: pack the folder that was built.",
 }
 """Flaw → the sentence about it."""
 
@@ -125,6 +135,7 @@ class _Content(NamedTuple):
     is_program: bool = False
     is_signed: bool = False
     is_cut_off: bool = False
+    has_image: bool = True
     entries: tuple[zipfile.ZipInfo, ...] = ()
 
     def fits(self, kind: FileKind) -> bool:
@@ -135,22 +146,60 @@ class _Content(NamedTuple):
 def _read_content(source: BinaryIO) -> _Content:
     head = source.read(512)
     if head.startswith(_APPIMAGE_MAGIC[0]):
-        is_appimage = head[8:].startswith(_APPIMAGE_MAGIC[1])
-        kind = FileKind.APPIMAGE if is_appimage else None
-        return _Content(_ARTICLES[kind] if kind else "a Linux program", kind)
+        if head[8:].startswith(_APPIMAGE_MAGIC[1]):
+            return _read_appimage(source, head)
+        return _Content("a Linux program")
     if head.startswith(_OLE_MAGIC):
         return _read_compound_file(source, head)
     if head.startswith(b"MZ"):
         return _read_program(source, head)
-    if zipfile.is_zipfile(source):
-        return _read_zip(source)
-    return _Content("a file of another kind")
+    return _read_zip(source)
+
+
+def _read_appimage(source: BinaryIO, head: bytes) -> _Content:
+    """Read an AppImage of type 2: whether the file system behind its program is there, and whole."""
+    size = source.seek(0, os.SEEK_END)
+    try:
+        end = _find_program_end(source, head)
+        source.seek(min(end, size))
+        image = source.read(48)
+        image_size = struct.unpack_from("<Q", image, 40)[0] if image.startswith(_IMAGES[0]) else 0
+    except struct.error:
+        end, image, image_size = size, b"", 1
+    return _Content(
+        _ARTICLES[FileKind.APPIMAGE],
+        FileKind.APPIMAGE,
+        is_cut_off=end + image_size > size,
+        has_image=image.startswith(_IMAGES),
+    )
+
+
+def _find_program_end(source: BinaryIO, head: bytes) -> int:
+    """Return where an ELF program ends, as the runtime of an AppImage finds what follows.
+
+    It is the end of the table of sections or of the last one, whichever is later. Raise `struct.error` for a
+    program that is cut off in these.
+    """
+    order, is_wide = ">" if head[5:6] == b"\x02" else "<", head[4:5] == b"\x02"
+    number, header_size, places_at = ("Q", 64, 24) if is_wide else ("L", 52, 16)
+    (table,) = struct.unpack_from(order + number, head, 40 if is_wide else 32)
+    section_size, count = struct.unpack_from(order + "HH", head, header_size - 6)
+    last = table + section_size * (count - 1)
+    if not count or last > source.seek(0, os.SEEK_END):
+        return int(table + section_size * count)
+    source.seek(last)
+    offset, size = struct.unpack_from(order + number * 2, source.read(section_size), places_at)
+    return int(max(last + section_size, offset + size))
 
 
 def _read_compound_file(source: BinaryIO, head: bytes) -> _Content:
     """Read an OLE file, as an MSI is; its root is the first entry of its directory."""
-    (sector_shift,), (first,) = struct.unpack_from("<H", head, 30), struct.unpack_from("<L", head, 48)
-    source.seek(((first + 1) << min(sector_shift, 16)) + 80)
+    try:
+        (sector_shift,), (first,) = struct.unpack_from("<H", head, 30), struct.unpack_from("<L", head, 48)
+    except struct.error:
+        return _Content("a damaged OLE file")
+    size = source.seek(0, os.SEEK_END)
+    source.seek(min(((first + 1) << min(sector_shift, 16)) + 80, size))  # a system has a highest place
     if source.read(16) != _MSI_CLASS:
         return _Content("an OLE document")
     with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -203,12 +252,38 @@ def _read_inno_size(program: bytes) -> int:
         return 0
 
 
+class _TooManyFilesError(Exception):
+    """The directory of a zip is longer than any that can be installed."""
+
+
+class _ZipFile(io.BufferedReader):
+    """A zip whose directory is checked as it is read: `zipfile` reads it at once, and keeps all of it."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as usual; only the directory is read in a large piece."""
+        if (size or 0) > _MAX_LIST:
+            raise _TooManyFilesError
+        content = super().read(size)
+        if content.count(_ENTRY) > _MAX_ENTRIES:
+            raise _TooManyFilesError
+        return content
+
+
 def _read_zip(source: BinaryIO) -> _Content:
-    try:
-        with zipfile.ZipFile(source) as archive:
-            entries = tuple(archive.infolist())
-    except (zipfile.BadZipFile, ValueError):  # its directory, or a name in it
-        return _Content("a damaged zip")
+    with _ZipFile(io.FileIO(source.fileno(), closefd=False)) as file:
+        try:
+            if not zipfile.is_zipfile(file):
+                return _Content("a file of another kind")
+            with zipfile.ZipFile(file) as archive:
+                entries = tuple(archive.infolist())
+        except _TooManyFilesError:
+            return _Content("a zip with too many files")
+        except (
+            zipfile.BadZipFile,
+            ValueError,
+            NotImplementedError,
+        ):  # its directory, a name, a later version
+            return _Content("a damaged zip")
     roots = {entry.filename.partition("/")[0] for entry in entries} - {"__MACOSX"}
     root = min(roots, default="")
     has_plist = any(entry.filename == f"{root}/Contents/Info.plist" for entry in entries)
@@ -232,6 +307,17 @@ def _check_marks(kind: FileKind, content: _Content, platform: str) -> Flaw | Non
     return Flaw.PROGRAM if is_program and platform else None
 
 
+def _check_image(kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    is_whole = content.has_image or content.is_cut_off
+    return Flaw.NO_IMAGE if kind is FileKind.APPIMAGE and not is_whole else None
+
+
+def _check_origin(_kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    """Look for the record of a launcher: a new version would count as confirmed, or as rolled back."""
+    is_installed = any(entry.filename.lower().startswith(_OWN_FILES) for entry in content.entries)
+    return Flaw.INSTALLED if is_installed else None
+
+
 def _check_size(_kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
     return Flaw.CUT_OFF if content.is_cut_off else None
 
@@ -244,7 +330,10 @@ def _check_system(kind: FileKind, _content: _Content, platform: str) -> Flaw | N
 
 def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | None:
     """Look for a program in a zip that is for a platform; a plugin's zip has none."""
-    system, files = platform.partition("-")[0], [entry for entry in content.entries if not entry.is_dir()]
+    system, files = (
+        platform.partition("-")[0],
+        [entry for entry in content.entries if not entry.filename.endswith("/")],
+    )
     if not files or system not in _SYSTEMS.values():
         return None
     if system == "windows":
@@ -259,4 +348,6 @@ _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_size,
     _check_system,
     _check_program,
+    _check_image,
+    _check_origin,
 )
