@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
 from licclient.errors import InstallationError, UntrustedResponseError
 from licclient.install import DetectedInstallation, _publisher, _windows_setups
+from licclient.testing import MemoryStorage
 
 both = pytest.mark.parametrize("flavour", [LicenseClient, AsyncLicenseClient], indirect=True)
 SETUP = b"MZ\x90\x00 a set-up of version 2.0" * 100
@@ -129,6 +131,75 @@ async def test_an_app_that_installs_by_itself_cannot_loop(client, update_of, her
     clock.move(hours=24)
     assert await client.check_for_update(key)
     assert spawned
+
+
+@pytest.mark.parametrize(
+    ("note", "is_installed"),
+    [("5", True), ("still-running", True), ("timed-out", True), ("0", False), (None, False)],
+)
+async def test_an_old_instance_does_not_lower_the_version(
+    client, update_of, here, key, spawned, tmp_path, note, is_installed
+):
+    """Another one has installed 3.0, or is about to; what failed is in nobody's way."""
+    update = await update_of(SETUP)
+    newer = downloaded(tmp_path, SETUP, "3.0")
+    await client.install_update(update, key=key, downloaded=newer, installation=here)
+    [attempt] = (tmp_path / "state" / "updates").glob("attempt-*")
+    if note is not None:
+        (attempt / "code.txt").write_text(note)
+    if is_installed:
+        await client.install_update(update, key=key, installation=here)
+    else:
+        with pytest.raises(InstallationError) as caught:
+            await client.install_update(update, key=key, installation=here)
+        assert caught.value.obstacle is InstallObstacle.NEWER_INSTALLED
+    assert len(spawned) == (4 if is_installed else 2)
+    assert attempt.exists() == (not is_installed)
+
+
+async def test_a_set_up_that_runs_keeps_its_folder(client, update_of, here, key, spawned, tmp_path):
+    """Its script reads on there, and opens the app; after its time, it has been killed."""
+    update = await update_of(SETUP)
+    await client.install_update(update, key=key, installation=here)
+    [attempt] = (tmp_path / "state" / "updates").glob("attempt-*")
+    for file in _windows_setups._held:
+        file.close()
+    (attempt / "running").unlink()  # as the script does when the app has ended
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=here)
+    assert caught.value.obstacle is InstallObstacle.BUSY
+    assert len(spawned) == 2
+    assert (attempt / "update.cmd").exists()
+    os.utime(attempt / "update.cmd", (1, 1))
+    await client.install_update(update, key=key, installation=here)
+    assert len(spawned) == 4
+    assert not attempt.exists()
+
+
+async def test_without_a_state_folder_the_next_set_up_removes_the_last_one(
+    make_client, store, here, key, spawned, tmp_path, monkeypatch
+):
+    """It runs from there when the app has ended; another app's stays."""
+    temporary = tmp_path / "temporary"
+    (temporary / "licclient-attempt-other").mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    client = make_client(storage=MemoryStorage())
+    store.content, store.digest = SETUP, digest(SETUP)
+    update = (await client.check_for_update(key)).update
+    for number in range(2):
+        await client.install_update(update, key=key, installation=here)
+        assert len(list(temporary.iterdir())) == 2, number
+        assert len(list(temporary.glob("licclient-attempt-*/update-*.exe"))) == 1
+    assert len(spawned) == 4
+
+
+async def test_a_set_up_of_another_kind_gets_no_command_line(client, update_of, here, key, spawned):
+    """Both are programs, and one of Inno Setup does not know the words of NSIS."""
+    update = replace(await update_of(SETUP), kind=InstallationKind.INNO)
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=here)
+    assert caught.value.obstacle is InstallObstacle.WRONG_FILE
+    assert spawned == []
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04", OLE + b"an MSI", b"<html>", b""])

@@ -4,9 +4,11 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from stage.archives import app, downloaded
@@ -23,6 +25,7 @@ from licclient.errors import (
     UnusableArchiveError,
 )
 from licclient.install import DetectedInstallation, Installation, _appimage, _beside
+from licclient.testing import MemoryStorage
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs modes and shells of Unix")
 both = pytest.mark.parametrize("flavour", [LicenseClient, AsyncLicenseClient], indirect=True)
@@ -356,6 +359,120 @@ async def test_an_outage_installs_nothing(client, store, update_of, image, key, 
     with pytest.raises((ServiceUnavailableError, UntrustedResponseError)):
         await client.install_update(update, key=key, installation=image)
     assert image.program.read_bytes() == appimage("1.0")
+
+
+# --- an old instance of the app (D-398) -----------------------------------------------------------
+
+
+async def test_an_old_instance_does_not_lower_the_version_of_a_folder(client, update_of, root, lay, key):
+    """Its dialog was open when another one installed 3.0. One that was rolled back may be installed again."""
+    installation = Installation(root)
+    installation.apply(lay("1.0"))
+    update = await update_of(app("2.0"))
+    installation.apply(lay("3.0"))
+    here = installation_of(InstallationKind.FOLDER, root, root / "photo-lab")
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=here, restart=False)
+    assert caught.value.obstacle is InstallObstacle.NEWER_INSTALLED
+    assert str(caught.value).startswith("A newer version is installed already.")
+    assert installation.current.version == "3.0"
+    assert installation.previous.version == "1.0"
+    installation.roll_back()
+    await client.install_update(update, key=key, installation=here, restart=False)
+    assert installation.current.version == "2.0"
+
+
+async def test_an_old_instance_does_not_lower_the_version_of_an_appimage(
+    client, make_client, update_of, image, key, tmp_path, clock, monkeypatch
+):
+    """One that was started later knows what it is: a person may have gone back by hand, or the vendor."""
+    update = await update_of(appimage("2.0"))
+    clock.move(seconds=1)
+    newer = downloaded(tmp_path, appimage("3.0"), "3.0")
+    await make_client().install_update(update, key=key, downloaded=newer, installation=image, restart=False)
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=image, restart=False)
+    assert caught.value.obstacle is InstallObstacle.NEWER_INSTALLED
+    assert image.program.read_bytes() == appimage("3.0")
+    clock.move(seconds=30)
+    monkeypatch.setattr("licclient.install._receipts.process_age", lambda: timedelta(seconds=29))
+    await client.install_update(update, key=key, installation=image, restart=False)
+    assert image.program.read_bytes() == appimage("2.0")
+
+
+async def test_a_clock_that_was_set_back_keeps_nobody_from_an_update(
+    client, update_of, image, key, tmp_path, clock
+):
+    """The attempt of another clock is not of this time."""
+    update = await update_of(appimage("2.0"))
+    newer = downloaded(tmp_path, appimage("3.0"), "3.0")
+    await client.install_update(update, key=key, downloaded=newer, installation=image, restart=False)
+    clock.move(seconds=-1)
+    await client.install_update(update, key=key, installation=image, restart=False)
+    assert image.program.read_bytes() == appimage("2.0")
+
+
+@pytest.mark.parametrize(("version", "is_installed"), [("0.9", False), ("1.5", True), ("2.1", True)])
+async def test_a_file_of_another_version_than_the_offered_one(
+    client, update_of, image, key, tmp_path, version, is_installed
+):
+    """A download may bring a lower one, where the offered one was withdrawn; never below what runs."""
+    update = await update_of(appimage("2.0"))
+    file = downloaded(tmp_path, appimage(version), version)
+    if is_installed:
+        done = await client.install_update(
+            update, key=key, downloaded=file, installation=image, restart=False
+        )
+        assert done.version == version
+    else:
+        with pytest.raises(InstallationError) as caught:
+            await client.install_update(update, key=key, downloaded=file, installation=image)
+        assert caught.value.obstacle is InstallObstacle.NEWER_INSTALLED
+    assert image.program.read_bytes() == appimage(version if is_installed else "1.0")
+
+
+async def test_a_file_of_another_kind_is_not_even_downloaded(client, store, update_of, image, key):
+    """As an AppImage that names the kind of another installation in its settings."""
+    update = await update_of(appimage("2.0"))
+    before = len(store.service.requests)
+    for kind in ("folder", "inno"):
+        with pytest.raises(InstallationError) as caught:
+            await client.install_update(
+                replace(update, kind=InstallationKind(kind)), key=key, installation=image
+            )
+        assert caught.value.obstacle is InstallObstacle.WRONG_FILE
+    assert len(store.service.requests) == before
+    await client.install_update(
+        replace(update, kind=InstallationKind.APPIMAGE), key=key, installation=image, restart=False
+    )
+    assert image.program.read_bytes() == appimage("2.0")
+
+
+async def test_a_zip_is_the_kind_of_every_folder(client, update_of, root, lay, key):
+    """Also of one whose program has no signs, but a pointer above it."""
+    Installation(root).apply(lay("1.0"))
+    here = installation_of(InstallationKind.UNKNOWN, root, root / "photo-lab")
+    update = replace(await update_of(app("2.0")), kind=InstallationKind.FOLDER)
+    await client.install_update(update, key=key, installation=here, restart=False)
+    assert Installation(root).current.version == "2.0"
+
+
+async def test_without_a_state_folder_nothing_stays_in_the_temporary_one(
+    make_client, store, image, key, tmp_path, monkeypatch
+):
+    """The download is removed when it is installed, and when it is not."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    client = make_client(storage=MemoryStorage())
+    store.content, store.digest = appimage("2.0"), digest(appimage("2.0"))
+    update = (await client.check_for_update(key)).update
+    await client.install_update(update, key=key, installation=image, restart=False)
+    assert image.program.read_bytes() == appimage("2.0")
+    store.content = b"other"
+    with pytest.raises(UntrustedResponseError):
+        await client.install_update(update, key=key, installation=image, restart=False)
+    assert list(temporary.iterdir()) == []
 
 
 OPEN_AGAIN = """

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,14 @@ uptime: Final[Callable[[], float]] = (
     time.monotonic if _WITH_SLEEP is None else partial(time.clock_gettime, _WITH_SLEEP)
 )
 """Returns seconds that go on while the computer is suspended, and that no change of the time moves."""
+
+
+_LOADED_AT: Final = uptime()
+
+
+def process_age() -> timedelta:
+    """Return for how long this process has used this package, with sleep; apps load it when they start."""
+    return timedelta(seconds=uptime() - _LOADED_AT)
 
 
 def checked(clock: Clock | None) -> Clock:

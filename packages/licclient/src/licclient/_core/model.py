@@ -233,6 +233,8 @@ class InstallObstacle(StrEnum):
     """The set-up was ended from outside, as by a power failure."""
     NO_EFFECT = "no_effect"
     """The set-up reported success, and another version runs."""
+    NEWER_INSTALLED = "newer_installed"
+    """A newer version is installed already, as by another window of the app."""
     FAILED = "failed"
     """The set-up failed."""
 

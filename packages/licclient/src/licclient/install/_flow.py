@@ -5,14 +5,15 @@ Each kind has a module that does it. What it does is known before (`_plan`).
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from licclient._core.computer import list_app_folders, own_platform, require_space
-from licclient._core.kinds import InstallationKind
+from licclient._core.kinds import PUBLISHED_KINDS, InstallationKind
 from licclient._core.lazy import lazy
 from licclient._core.model import InstallObstacle
+from licclient._core.policy import is_below
 from licclient._core.runners import Flow
 from licclient._core.storage import is_folder, look_at, make_private, take_lock
 from licclient._updates import download as download_module
@@ -52,6 +53,9 @@ LOCK_SECONDS: Final = 120.0
 
 _ATTEMPT: Final = "attempt-"
 """How the folder of a set-up that is run begins."""
+
+_LOOSE_ATTEMPT: Final = "licclient-attempt-"
+"""The same in the system's temporary folder, without a state folder."""
 
 UPDATES: Final = "updates"
 """The folder of downloaded updates, in the state folder."""
@@ -101,14 +105,43 @@ def install_update(
     plan.require()
     if plan.kind in BY_FEED:
         return _hand_over(session, update, plan, key)
-    if downloaded is None:
-        folder = _download_folder(session)
-        downloaded = yield from download_module.download(session, update, folder, progress, typed)
-    if not downloaded.is_verified:
-        raise UntrustedResponseError("The file was not verified, because the service sent no digest of it.")
-    with _alone(session):
+    _require_kind(update, plan)
+    with ExitStack() as stack:
+        if downloaded is None:
+            folder = stack.enter_context(_download_folder(session))
+            downloaded = yield from download_module.download(session, update, folder, progress, typed)
+        if not downloaded.is_verified:
+            raise UntrustedResponseError(
+                "The file was not verified, because the service sent no digest of it."
+            )
+        stack.enter_context(_alone(session))
+        work = _Work(session, detected, downloaded, plan, restart)
+        _require_newest(work)
         _remove_attempts(session)
-        return _INSTALLERS[plan.kind](_Work(session, detected, downloaded, plan, restart))
+        return _INSTALLERS[plan.kind](work)
+
+
+def _require_kind(update: "Update", plan: UpdatePlan) -> None:
+    """Raise `InstallationError` if the file is of another kind than this installation."""
+    expected = InstallationKind.FOLDER if plan.kind in _FOLDERS else plan.kind
+    if expected in PUBLISHED_KINDS and update.kind not in (None, expected):
+        raise InstallationError(InstallObstacle.WRONG_FILE)
+
+
+def _require_newest(work: "_Work") -> None:
+    """Raise `InstallationError` if a newer version is installed: this instance of the app may be an old one.
+
+    A download may be below what was offered, since that was withdrawn meanwhile (D-33, D-178).
+    """
+    _, running = installed_version(work.session.settings)
+    if work.plan.kind in _FOLDERS:  # one that was rolled back there may be installed again
+        folder = _find_own_folder(work.installation)
+        current = None if folder is None else Installation(folder).current
+        installed = None if current is None else current.version
+    else:
+        installed = _receipts.find_installed_since(work.session)
+    if any(is_below(work.downloaded.version, version) for version in (running, installed)):
+        raise InstallationError(InstallObstacle.NEWER_INSTALLED)
 
 
 def _hand_over(
@@ -188,7 +221,7 @@ def _install_bundle(work: _Work) -> InstalledUpdate:
 def _install_setup(work: _Work) -> InstalledUpdate:
     """Start what runs the set-up when the app has ended, from a folder that is new and private (D-352)."""
     require_space(work.installation.folder, work.downloaded.size, "the new version")
-    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(work.session)))
+    folder = _make_attempt_folder(work.session)
     try:
         setup = _windows_setups.stage(work.downloaded, work.plan.kind, folder)
         _require_publisher(setup, work.session.settings.publisher)
@@ -213,7 +246,7 @@ def _install_setup(work: _Work) -> InstalledUpdate:
 def _install_package(work: _Work) -> InstalledUpdate:
     """Give Velopack a verified package; its updater waits for the end of the app (D-391)."""
     require_space(work.installation.folder, work.downloaded.size, "the new version")
-    folder = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_download_folder(work.session)))
+    folder = _make_attempt_folder(work.session)
     try:
         _velopack.prepare(work.downloaded, folder)
         manager, update = _velopack.find_update(folder)
@@ -233,9 +266,11 @@ def _require_publisher(setup: Path, publisher: str | None) -> None:
         raise InstallationError(InstallObstacle.WRONG_PUBLISHER)
 
 
+_FOLDERS: Final = frozenset({InstallationKind.FOLDER, InstallationKind.UNKNOWN})
+"""Kinds of what runs from a folder of `Installation`, if anything of them can be updated."""
+
 _INSTALLERS: Final[dict[InstallationKind, Callable[[_Work], InstalledUpdate]]] = {
-    InstallationKind.FOLDER: _install_folder,
-    InstallationKind.UNKNOWN: _install_folder,
+    **dict.fromkeys(_FOLDERS, _install_folder),
     InstallationKind.APPIMAGE: _install_appimage,
     InstallationKind.APP: _install_bundle,
     InstallationKind.VELOPACK: _install_package,
@@ -267,20 +302,45 @@ def _find_launcher(folder: Path, program: Path) -> Path | None:
     return launcher if launcher.is_file() else None
 
 
-def _download_folder(session: "Session") -> Path:
-    """Return the folder for downloads, private to the user; a fresh one without a state folder."""
+@contextmanager
+def _download_folder(session: "Session") -> Generator[Path]:
+    """Yield the private folder for downloads; without a state folder one that is removed again."""
     state_folder = session.storage.folder()
     if state_folder is None:
-        return Path(tempfile.mkdtemp(prefix="licclient-"))
+        with tempfile.TemporaryDirectory(prefix="licclient-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+    else:
+        yield _make_updates_folder(state_folder)
+
+
+def _make_updates_folder(state_folder: Path) -> Path:
     folder = state_folder / UPDATES
     if not is_folder(folder):
         make_private(folder)
     return folder
 
 
+def _make_attempt_folder(session: "Session") -> Path:
+    """Return a new, private folder for a set-up; it stays until the next one."""
+    state_folder = session.storage.folder()
+    if state_folder is None:
+        return Path(tempfile.mkdtemp(prefix=_LOOSE_ATTEMPT))
+    return Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=_make_updates_folder(state_folder)))
+
+
 def _remove_attempts(session: "Session") -> None:
-    """Remove what earlier set-ups left; one that still runs keeps its folder."""
-    for folder in _download_folder(session).glob(f"{_ATTEMPT}*"):
+    """Remove what earlier set-ups left; raise `InstallationError` if one of them runs."""
+    state_folder = session.storage.folder()
+    folders: list[Path] = []
+    if state_folder is not None:
+        folders += (state_folder / UPDATES).glob(f"{_ATTEMPT}*")
+    else:  # another app may still want to read its own
+        attempt = _receipts.find_known_attempt(session)
+        last = Path("" if attempt is None else attempt.folder or "")
+        folders += [last] * last.name.startswith(_LOOSE_ATTEMPT)
+    for folder in folders:
+        if _windows_setups.is_under_way(folder):
+            raise InstallationError(InstallObstacle.BUSY)
         shutil.rmtree(folder, ignore_errors=True)
 
 

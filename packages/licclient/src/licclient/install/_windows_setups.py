@@ -10,8 +10,9 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from licclient._core.clock import real_clock
 from licclient._core.environment import clean_environment
-from licclient._core.storage import read_with_retries
+from licclient._core.storage import look_at, read_with_retries
 from licclient._updates.attempts import CODE
 from licclient.install._restart import command_shell, spawn_on_windows
 from licclient.install._setup_commands import escape_for_script, file_name, is_setup, setup_command
@@ -27,7 +28,8 @@ SETUP_SECONDS: Final = 900
 QUIT_SECONDS: Final = 120
 """How long the end of the app is waited for; a person may not want to close it after all."""
 
-_SCRIPT: Final = r".\update.cmd"
+_SCRIPT_NAME: Final = "update.cmd"
+_SCRIPT: Final = rf".\{_SCRIPT_NAME}"
 _HELD: Final = "running"
 
 # Windows removes no open file, and this process holds one: when it can be removed, the app has ended. The
@@ -119,13 +121,25 @@ def start(
         "LICCLIENT_QUIT_SECONDS": str(QUIT_SECONDS),
         "LICCLIENT_SETUP_SECONDS": str(QUIT_SECONDS + SETUP_SECONDS),
     }
-    (folder / "update.cmd").write_bytes(_LINES.replace("\n", "\r\n").encode("ascii"))
+    (folder / _SCRIPT_NAME).write_bytes(_LINES.replace("\n", "\r\n").encode("ascii"))
     _held.append((folder / _HELD).open("xb"))  # Python's files cannot be removed on Windows while open
     shell = command_shell()
     environment = clean_environment() | values
     if program is not None:
         spawn_on_windows(f'"{shell}" /d /c {_SCRIPT} open', environment, folder)
     spawn_on_windows(f'"{shell}" /d /c {_SCRIPT}', environment, folder)
+
+
+def is_under_way(folder: Path) -> bool:
+    """Return whether the set-up of a folder runs: then the script needs its own file to the end."""
+    try:
+        began = (folder / _SCRIPT_NAME).stat().st_mtime
+    except FileNotFoundError:
+        return False
+    waits = look_at(folder / _HELD) is not None
+    has_ended = look_at(folder / CODE) is not None
+    age = real_clock().timestamp() - began
+    return not waits and not has_ended and 0 <= age < QUIT_SECONDS + SETUP_SECONDS
 
 
 def read_note(folder: Path) -> str | None:
