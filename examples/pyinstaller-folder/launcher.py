@@ -7,7 +7,13 @@ from licclient.install import Installation
 
 folder, arguments = Path(sys.executable).parent, sys.argv[1:]
 app = Installation(folder)
-if arguments == ["--previous-version"]:  # for a person whose new version does not start
-    app.roll_back()
-    arguments = []
-sys.exit(app.start("photo-lab", [str(folder), *arguments]))
+try:
+    if arguments == ["--previous-version"]:  # for a person whose new version does not start
+        app.roll_back()
+        arguments = []
+    status = app.start("photo-lab", [str(folder), *arguments])
+except OSError as problem:
+    if sys.stderr is None:  # without a console: PyInstaller shows the error in a window
+        raise
+    sys.exit(f"Photo Lab cannot start: {problem}. Add --previous-version, or install it again.")
+sys.exit(status)

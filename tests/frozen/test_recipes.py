@@ -43,10 +43,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_pyinstaller_in_a_folder(built: Path) -> None:
-    """As it is unpacked it is some folder; `test_frozen.py` lays it down with its launcher."""
+    """As it is unpacked it is some folder; laid down with its launcher it updates itself."""
     found = ask(built / "photo-lab" / "photo-lab")
     assert (found["kind"], found["is_certain"]) == ("folder", False)
-    assert (built / "photo-lab-launcher").exists()
+    assert found["plan"].startswith("This app cannot update itself here.")
+    found = ask(built / "Photo Lab" / "photo-lab")
+    assert (found["kind"], found["is_certain"]) == ("folder", True)
+    assert found["plan"] == "The new version is used from the next start on."
     assert inspect_file(built / "photo-lab-1.0.0.zip").kind == "folder"
 
 

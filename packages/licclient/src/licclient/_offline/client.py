@@ -9,6 +9,7 @@ from licclient._offline import flow
 if TYPE_CHECKING:
     from licclient._core.model import License
     from licclient._core.session import ClientAccess
+    from licclient._offline import texts  # noqa: F401 - which an error names: freezers follow this import
 
 
 class LicenseFileInstaller:

@@ -6,6 +6,7 @@ from licclient._uses import flow
 
 if TYPE_CHECKING:
     from licclient._core.session import ClientAccess
+    from licclient._uses import texts  # noqa: F401 - which an error names: freezers follow this import
 
 
 class Uses:

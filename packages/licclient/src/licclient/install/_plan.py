@@ -5,11 +5,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
 from licclient.errors import InstallationError
+
+if TYPE_CHECKING:
+    from licclient.install import _texts  # noqa: F401 - which errors name: freezers follow this import
 
 SETUPS: Final = frozenset({InstallationKind.NSIS, InstallationKind.INNO, InstallationKind.MSI})
 """Kinds that a set-up of Windows replaces, while the app does not run."""
