@@ -15,5 +15,6 @@ try:
 except OSError as problem:
     if sys.stderr is None:  # without a console: PyInstaller shows the error in a window
         raise
-    sys.exit(f"Photo Lab cannot start: {problem}. Add --previous-version, or install it again.")
+    reason = problem.strerror or problem
+    sys.exit(f"Photo Lab cannot start: {reason}. Add --previous-version, or install it again.")
 sys.exit(status)
