@@ -157,8 +157,11 @@ async def test_an_old_instance_does_not_lower_the_version(
     assert attempt.exists() == (not is_installed)
 
 
-async def test_a_set_up_that_runs_keeps_its_folder(client, update_of, here, key, spawned, tmp_path):
-    """Its script reads on there, and opens the app; after its time, it has been killed."""
+@pytest.mark.parametrize("is_restarted", [True, False])
+async def test_a_set_up_that_runs_keeps_its_folder(
+    client, update_of, here, key, spawned, tmp_path, monkeypatch, is_restarted
+):
+    """Its script reads on there, and opens the app; after its time, or a restart, it has been killed."""
     update = await update_of(SETUP)
     await client.install_update(update, key=key, installation=here)
     [attempt] = (tmp_path / "state" / "updates").glob("attempt-*")
@@ -170,7 +173,10 @@ async def test_a_set_up_that_runs_keeps_its_folder(client, update_of, here, key,
     assert caught.value.obstacle is InstallObstacle.BUSY
     assert len(spawned) == 2
     assert (attempt / "update.cmd").exists()
-    os.utime(attempt / "update.cmd", (1, 1))
+    if is_restarted:
+        monkeypatch.setattr(_windows_setups, "uptime", lambda: 0.0)
+    else:
+        os.utime(attempt / "update.cmd", (1, 1))
     await client.install_update(update, key=key, installation=here)
     assert len(spawned) == 4
     assert not attempt.exists()

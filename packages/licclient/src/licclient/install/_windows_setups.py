@@ -10,7 +10,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from licclient._core.clock import real_clock
+from licclient._core.clock import real_clock, uptime
 from licclient._core.environment import clean_environment
 from licclient._core.storage import look_at, read_with_retries
 from licclient._updates.attempts import CODE
@@ -139,7 +139,8 @@ def is_under_way(folder: Path) -> bool:
     waits = look_at(folder / _HELD) is not None
     has_ended = look_at(folder / CODE) is not None
     age = real_clock().timestamp() - began
-    return not waits and not has_ended and 0 <= age < QUIT_SECONDS + SETUP_SECONDS
+    # One that began before the system did is not at work any more.
+    return not waits and not has_ended and 0 <= age < min(QUIT_SECONDS + SETUP_SECONDS, uptime())
 
 
 def read_note(folder: Path) -> str | None:
