@@ -394,6 +394,7 @@ async def test_an_old_instance_does_not_lower_the_version_of_an_appimage(
         await client.install_update(update, key=key, installation=image, restart=False)
     assert caught.value.obstacle is InstallObstacle.NEWER_INSTALLED
     assert image.program.read_bytes() == appimage("3.0")
+    assert not list((tmp_path / "state" / "updates").glob("notes*"))  # nothing was downloaded for it
     clock.move(seconds=30)
     monkeypatch.setattr("licclient.install._receipts.process_age", lambda: timedelta(seconds=29))
     await client.install_update(update, key=key, installation=image, restart=False)

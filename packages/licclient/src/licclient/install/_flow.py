@@ -108,6 +108,7 @@ def install_update(
     _require_kind(update, plan)
     with ExitStack() as stack:
         if downloaded is None:
+            _require_newest(session, detected, plan, update.version)
             folder = stack.enter_context(_download_folder(session))
             downloaded = yield from download_module.download(session, update, folder, progress, typed)
         if not downloaded.is_verified:
@@ -115,10 +116,9 @@ def install_update(
                 "The file was not verified, because the service sent no digest of it."
             )
         stack.enter_context(_alone(session))
-        work = _Work(session, detected, downloaded, plan, restart)
-        _require_newest(work)
+        _require_newest(session, detected, plan, downloaded.version)
         _remove_attempts(session)
-        return _INSTALLERS[plan.kind](work)
+        return _INSTALLERS[plan.kind](_Work(session, detected, downloaded, plan, restart))
 
 
 def _require_kind(update: "Update", plan: UpdatePlan) -> None:
@@ -128,19 +128,21 @@ def _require_kind(update: "Update", plan: UpdatePlan) -> None:
         raise InstallationError(InstallObstacle.WRONG_FILE)
 
 
-def _require_newest(work: "_Work") -> None:
+def _require_newest(
+    session: "Session", installation: DetectedInstallation, plan: UpdatePlan, version: str
+) -> None:
     """Raise `InstallationError` if a newer version is installed: this instance of the app may be an old one.
 
     A download may be below what was offered, since that was withdrawn meanwhile (D-33, D-178).
     """
-    _, running = installed_version(work.session.settings)
-    if work.plan.kind in _FOLDERS:  # one that was rolled back there may be installed again
-        folder = _find_own_folder(work.installation)
+    _, running = installed_version(session.settings)
+    if plan.kind in _FOLDERS:  # one that was rolled back there may be installed again
+        folder = _find_own_folder(installation)
         current = None if folder is None else Installation(folder).current
         installed = None if current is None else current.version
     else:
-        installed = _receipts.find_installed_since(work.session)
-    if any(is_below(work.downloaded.version, version) for version in (running, installed)):
+        installed = _receipts.find_installed_since(session)
+    if any(is_below(version, other) for other in (running, installed)):
         raise InstallationError(InstallObstacle.NEWER_INSTALLED)
 
 
