@@ -149,6 +149,25 @@ def test_the_client_sends_and_reads_exactly_this(
     assert not isinstance(result, License) or result.is_authenticated
 
 
+PINNED = "ed25519:iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w"
+"""The release key of `manifests.json`."""
+MANIFESTS = [case for case in CASES if "Release-Manifest" in case.answer.get("headers", {})]
+
+
+@pytest.mark.parametrize("case", parameters(MANIFESTS))
+def test_what_the_vendor_has_signed_is_believed(case: Case, tmp_path: Path, clock: MovableClock) -> None:
+    """For its own platform and kind; where these were signed, for no other."""
+    body = json.dumps(case.answer["json"]).replace(LINK, f"{BASE}/api/v1/update-download?license=1")
+    response = httpx.Response(200, headers=case.answer["headers"], text=body)
+    settings = _settings(case, tmp_path, clock) | {"transport": httpx.MockTransport(lambda _: response)}
+    trust, is_placed = Trust(release_keys=[PINNED]), "platform" in case.request["query"]
+    with opened("sync", BASE, **settings, trust=trust) as client:
+        assert _call(client, case).is_authenticated
+    settings |= {"updates": Updates(platform="haiku"), "storage": tmp_path / "other"}
+    with opened("sync", BASE, **settings, trust=trust) as client:
+        assert (_call(client, case) is None) == is_placed
+
+
 @both_flavours
 @pytest.mark.parametrize(
     "case", parameters([value for value in KINDS.values() if value.file not in {"seats", "computers"}])

@@ -10,7 +10,7 @@ import pytest
 from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, document, named, word
 from stage.scripts import digest
 
-from licclient import LicclientError, Trust, Update
+from licclient import LicclientError, Trust, Update, Updates
 from licclient._core.records import seal, unseal
 from licclient.errors import UntrustedResponseError
 
@@ -67,6 +67,46 @@ async def test_a_part_is_private_until_it_is_verified(pinned, store, folder, key
 
 
 # --- nothing is offered -------------------------------------------------------------------------
+
+ON_LINUX = Updates(platform="linux-x86_64", kind="appimage")
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "word_"),
+    [("linux-arm64", "appimage", "for linux-arm64"), ("linux-x86_64", "nsis", "of the kind nsis")],
+)
+async def test_a_file_for_another_platform_or_kind_is_not_offered(
+    make_client, store, folder, key, platform, kind, word_
+):
+    """The vendor has signed it, and the server, or a proxy, has answered with the wrong one (D-406)."""
+    client = make_client(trust=Trust(release_keys=[ALICE.pin]), updates=ON_LINUX)
+    store.manifest = word(document(platform=platform, kind=kind))
+    check = await client.check_for_update(key)
+    assert isinstance(check.error, UntrustedResponseError)
+    assert word_ in check.error.message
+    store.manifest = word(document(platform="linux-x86_64", kind="appimage"))
+    update = (await client.check_for_update(key, force=True)).update
+    assert (update.is_authenticated, update.kind) == (True, "appimage")
+    swapped = replace(update, manifest=word(document(platform=platform, kind=kind)))
+    assert (await client.download(swapped, folder, key=key)).path.read_bytes() == CONTENT  # by a fresh link
+    store.manifest = word(document(platform=platform, kind=kind))
+    with pytest.raises(UntrustedResponseError, match=word_):
+        await client.download(swapped, folder / "other", key=key)
+
+
+async def test_what_another_installation_has_remembered_is_shown(make_client, store, key):
+    """It shares the state and is of another kind; a download asks for the own file (D-371)."""
+    there, here = (
+        make_client(
+            trust=Trust(release_keys=[ALICE.pin]), updates=Updates(platform=platform, channels=["beta"])
+        )
+        for platform in ("windows-arm64", "windows-x86_64")
+    )
+    store.manifest = word(document(platform="windows-arm64", kind="folder"))
+    assert await there.check_for_update(key)
+    assert (await here.check_for_update(key)).update.version == "2.0"
+    assert isinstance((await here.check_for_update(key, force=True)).error, UntrustedResponseError)
+
 
 UNTRUSTED = {
     "no manifest": "",

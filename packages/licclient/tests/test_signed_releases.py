@@ -21,6 +21,7 @@ from licclient._core.update_model import Listing, Manifest
 from licclient._updates.signed_releases import (
     MAX_HEADER,
     Highest,
+    RequestedFile,
     SignedReleases,
     check_manifest,
     raise_highest,
@@ -170,6 +171,52 @@ BAD: dict[str, tuple[str | None, str]] = {
 def test_what_is_not_believed_says_why(header, words):
     """Each clause of a good manifest, broken alone."""
     assert judged(header) == words
+
+
+PLACES = {
+    "its own": ("linux-x86_64", "msi", RequestedFile("linux-x86_64", "msi"), None),
+    "of all platforms": ("", "folder", RequestedFile("linux-x86_64", None), None),
+    "of all, for an app that names none": ("", "folder", RequestedFile(None, None), None),
+    "of any kind, for an app that names none": ("a", "nsis", RequestedFile("a", None), None),
+    "from before kinds were signed": ("a", None, RequestedFile("a", "msi"), None),
+    "from before platforms were signed": (None, "msi", RequestedFile("a", "msi"), None),
+    "another platform": (
+        "linux-arm64",
+        "folder",
+        RequestedFile("linux-x86_64", None),
+        "The vendor signed this file for linux-arm64, not for linux-x86_64.",
+    ),
+    "a platform, for an app that names none": (
+        "linux-arm64",
+        "folder",
+        RequestedFile(None, None),
+        "The vendor signed this file for linux-arm64, and this app has requested no platform.",
+    ),
+    "another kind": (
+        "a",
+        "folder",
+        RequestedFile("a", "msi"),
+        "The vendor signed a file of the kind folder, and this app has requested msi.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("platform", "kind", "requested", "words"), PLACES.values(), ids=PLACES)
+def test_a_file_for_another_installation_is_not_taken(platform, kind, requested, words):
+    """Platform and kind are signed; where they are not, they are the server's word (D-406)."""
+    place = {"platform": platform, "kind": kind}
+    header = word(document(**{name: value for name, value in place.items() if value is not None}))
+    found = check_manifest(header, "notes", "2.0", KEYS, None, NOW, requested)
+    expected = replace(SIGNED, platform=platform, kind=kind)
+    assert (str(found) if words else found) == (words or expected)
+    assert check_manifest(header, "notes", "2.0", KEYS, None, NOW) == expected
+
+
+@pytest.mark.parametrize("name", ["platform", "kind"])
+@pytest.mark.parametrize("value", [1, [], True])
+def test_a_place_that_is_no_text_is_not_about_a_release(name, value):
+    """Rather than taken for one that was not signed."""
+    assert judged(word(document(**{name: value}))) == NOT_A_RELEASE
 
 
 @pytest.mark.parametrize("size", [0, 10**15])

@@ -85,6 +85,7 @@ async def test_each_installation_is_offered_the_file_of_its_kind(world, site, pu
         release = world.services.releases.get("app", "1.1", PLATFORMS[kind], kind)
         manifest = read(release.manifest).manifest
         assert (manifest.size, manifest.sha256) == (len(content), release.artifact.sha256)
+        assert (manifest.platform, manifest.kind) == (PLATFORMS[kind], kind)
         assert headers[MANIFEST_HEADER]
         assert (await site.call("GET", path_of(answer["download_url"])))[2] == content
 

@@ -32,6 +32,7 @@ NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY, OTHER = PrivateKey(b"1" * 32), PrivateKey(b"2" * 32)
 FILE = b"zip"
 MANIFEST = Manifest("app", "1.0", len(FILE), sha256(FILE).digest(), NOW, NOW + timedelta(days=180))
+PLACED = replace(MANIFEST, platform="linux-x86_64", kind="folder")
 
 
 # --- both ways with another library -------------------------------------------------------------
@@ -47,6 +48,8 @@ MANIFEST = Manifest("app", "1.0", len(FILE), sha256(FILE).digest(), NOW, NOW + t
         sha256=st.binary(min_size=32, max_size=32),
         published_at=st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
         expires_at=st.just(datetime(2150, 1, 1, tzinfo=UTC)),
+        platform=st.sampled_from(["", "linux-x86_64", None]),
+        kind=st.sampled_from(["folder", "msi", None]),
     ),
     st.lists(st.sampled_from([KEY, OTHER]), min_size=1, max_size=2, unique_by=lambda key: key.public.id),
 )
@@ -60,7 +63,7 @@ def test_another_library_reads_what_we_sign(manifest, keys):
         "sha256": manifest.sha256.hex(),
         "published_at": f"{manifest.published_at:%Y-%m-%dT%H:%M:%SZ}",
         "expires_at": "2150-01-01T00:00:00Z",
-    }
+    } | {name: value for name in ("platform", "kind") if (value := getattr(manifest, name)) is not None}
     assert signed.key_ids == tuple(key.public.id for key in keys)
     assert read(signed.document) == signed
     assert signed.manifest == replace(manifest, published_at=manifest.published_at.replace(microsecond=0))
@@ -102,9 +105,10 @@ def test_signatures_are_added_without_touching_what_is_there():
 
 def test_a_header_stays_small():
     """One signature takes well below a kilobyte; what would trouble a proxy is refused."""
-    assert len(to_header(sign(MANIFEST, [KEY]).document)) < 800
+    longest = replace(MANIFEST, platform="x" * 40, kind="appimage")
+    assert len(to_header(sign(longest, [KEY]).document)) < 900
     many = [PrivateKey(bytes([number]) * 32) for number in range(5)]
-    assert len(to_header(sign(MANIFEST, many).document)) < 2800
+    assert len(to_header(sign(longest, many).document)) < 2800
     with pytest.raises(InvalidInputError, match=f"a header takes {MAX_DOCUMENT}: sign it with fewer keys"):
         sign(MANIFEST, [PrivateKey(bytes([number]) * 32) for number in range(12)])
 
@@ -130,6 +134,7 @@ def saying(**changes: object):
 NONE = "not a signed release manifest"
 NOT_SAID = f"{NONE}: it must have slug, version, size, sha256, published_at and expires_at"
 NO_INSTANT = f"{NONE}: its times must look like 2026-06-15T12:00:00Z"
+NO_PLACE = f"{NONE}: its platform and kind must be texts"
 DOCUMENT = sign(MANIFEST, [KEY]).document
 FLAWS = {
     "nothing": ("", NONE),
@@ -156,6 +161,8 @@ FLAWS = {
     "a size that is none": (saying(size=True), NOT_SAID),
     "a size below nothing": (saying(size=-1), NOT_SAID),
     "a digest that is none": (saying(sha256="x"), NOT_SAID),
+    "a platform that is none": (saying(platform=1), NO_PLACE),
+    "a kind that is none": (saying(kind=["msi"]), NO_PLACE),
     "another instant": (saying(expires_at="tomorrow"), NO_INSTANT),
     "no instant": (saying(expires_at="2026-02-30T00:00:00Z"), NONE),
 }
@@ -176,13 +183,26 @@ def test_what_is_no_manifest_is_refused_with_the_reason(document, message):
         ({"version": "1.0.0"}, "its version is '1.0', expected '1.0.0'"),
         ({"size": 4}, "its size is 3, expected 4"),
         ({"sha256": bytes(32)}, f"its sha256 is {MANIFEST.sha256.hex()}, expected {bytes(32).hex()}"),
+        (
+            {"platform": "linux-arm64"},
+            "its platform is 'linux-x86_64', expected 'linux-arm64'; sign the file again with this platform",
+        ),
+        ({"platform": ""}, "its platform is 'linux-x86_64', expected ''"),
+        ({"kind": "msi"}, "its kind is 'folder', expected 'msi'; sign the file again with this kind"),
         ({"published_at": MANIFEST.expires_at}, "expired at 2026-12-12T12:00:00Z; sign the file again"),
     ],
 )
 def test_a_manifest_of_another_release_is_refused(change, message):
     """What was signed elsewhere must say what is published, and be good still."""
     with pytest.raises(InvalidInputError, match=message):
-        use_signed(sign(MANIFEST, [KEY]).document)(replace(MANIFEST, **change))
+        use_signed(sign(PLACED, [KEY]).document)(replace(PLACED, **change))
+
+
+def test_a_manifest_from_before_platforms_were_signed_is_taken():
+    """For each platform and kind, as it was when it was signed (D-406)."""
+    earlier = sign(MANIFEST, [KEY])
+    assert (earlier.manifest.platform, earlier.manifest.kind) == (None, None)
+    assert use_signed(earlier.document)(PLACED) == earlier
 
 
 def test_a_manifest_that_is_good_for_no_time_is_not_signed():

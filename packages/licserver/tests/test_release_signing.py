@@ -240,6 +240,35 @@ def test_what_was_signed_elsewhere_is_published_and_renewed(cli, tmp_path, zip_f
     assert {**after, "signed_until": 0} == {**before, "signed_until": 0}
 
 
+def test_platform_and_kind_are_signed(cli, tmp_path, zip_file):
+    """What was signed for one platform or kind is published and renewed for no other (D-406)."""
+    pem, document, other = (tmp_path / name for name in ("release.pem", "one.json", "two.json"))
+    pem.write_bytes(KEY.to_pem())
+    sign_, publish = ["release", "sign", "app", "1.0", str(zip_file)], ["release", "publish", "app", "1.0"]
+    cli("product", "add", "app", "--name", "App")
+    key, on_linux = ("--release-key", str(pem)), ("--platform", "linux-x86_64")
+    assert "1.0 for linux-x86_64 until" in cli(*sign_, *key, *on_linux, "--out", str(document))
+    cli(*sign_, *key, "--out", str(other))
+    said = [oracle_reads(path.read_text(), KEY) for path in (document, other)]
+    assert [(each["platform"], each["kind"]) for each in said] == [("linux-x86_64", "folder"), ("", "folder")]
+    for path, platform, reason in (
+        (document, "linux-arm64", "its platform is 'linux-x86_64', expected 'linux-arm64'"),
+        (document, "", "its platform is 'linux-x86_64', expected ''"),
+        (other, "linux-x86_64", "its platform is '', expected 'linux-x86_64'"),
+    ):
+        place = ("--platform", platform, "--manifest", str(path))
+        assert reason in cli(*publish, str(zip_file), *place, expect=2)
+    cli(*publish, str(zip_file), *on_linux, "--manifest", str(document))
+    assert "its platform is ''" in cli(
+        "release", "renew", "app", "1.0", *on_linux, "--manifest", str(other), expect=2
+    )
+    cli(*publish, str(zip_file), *key)
+    cli("release", "renew", "app", "1.0", *key)
+    assert "is not a valid platform" in cli(*sign_, *key, "--platform", "Linux", expect=2)
+    assert "is not a kind of file" in cli(*sign_, *key, "--kind", "exe", expect=2)
+    assert "is a file of another kind, not an MSI" in cli(*sign_, *key, "--kind", "msi", expect=2)
+
+
 WRONG = {
     "both": (["--release-key", "K", "--manifest", "M"], "not both"),
     "a key that is none": (["--release-key", "F"], "is not an unencrypted Ed25519 private key"),

@@ -30,7 +30,8 @@ class Update:
         changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
         last_updated: When that version was published; aware, UTC.
         size: Bytes of its file, as the vendor signed it; None when no release key is pinned.
-        is_authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
+        is_authenticated: Whether a pinned release key has signed slug, version and file, and which platform
+            and kind the file is for; never the changelog.
         download_url: Signed address; None for an offer remembered from an earlier check.
         offered_at: When the server handed out `download_url`; aware, UTC.
         manifest: What was signed, as it came; checked again before anything is downloaded.
@@ -141,7 +142,8 @@ class Downloaded:
 class Manifest:
     """The vendor's signed statement: this file is this version of this product, until `expires_at` (D-67).
 
-    `size` is in bytes, `sha256` in lower-case hex; the instants are aware, UTC.
+    `size` is in bytes, `sha256` in lower-case hex; the instants are aware, UTC. `platform` (empty: all) and
+    `kind` are those of the file, None in a manifest from before they were signed (D-406).
     """
 
     slug: str
@@ -150,6 +152,8 @@ class Manifest:
     sha256: str
     published_at: datetime
     expires_at: datetime
+    platform: str | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from licclient._updates.attempts import (
     read_exit_code,
 )
 from licclient._updates.rollbacks import is_settled, report_call
-from licclient._updates.signed_releases import SignedReleases
+from licclient._updates.signed_releases import RequestedFile, SignedReleases
 from licclient.errors import (
     LicclientError,
     LicenseRefusedError,
@@ -52,10 +52,11 @@ if TYPE_CHECKING:
     import logging
     import random
 
-    from licclient._core import responses
+    from licclient._core import kinds, responses
     from licclient._core.model import Settings
     from licclient._core.settings import ClientSettings
 else:
+    kinds = lazy("licclient._core.kinds")
     responses = lazy("licclient._core.responses")
     logging = lazy("logging")
     random = lazy("random")
@@ -213,7 +214,7 @@ def _request_offer(
     """
     settings = session.settings
     _, installed = installed_version(session.settings)
-    domain, platform = session.domain(), own_platform(settings.platform)
+    domain, requested = session.domain(), _requested_file(session)
     name = of_channels(session, check_name(session, key, slug))
     last = read_update_check(session.storage.load(name))
     listing = None if last is None else last.listing
@@ -221,7 +222,14 @@ def _request_offer(
         listing is not None and listing.is_manual and is_newer(listing.version, installed, listing.channel)
     )
     call = update_call(
-        settings, key, slug, installed, domain, platform, kind=session.kind, is_manual=is_manual
+        settings,
+        key,
+        slug,
+        installed,
+        domain,
+        requested.platform,
+        kind=requested.kind,
+        is_manual=is_manual,
     )
     answer = yield from session.call(
         call, lambda reply: responses.read_update(reply, settings, slug, key), key, seconds=seconds
@@ -230,7 +238,9 @@ def _request_offer(
     if isinstance(answer, Listing):
         answer = replace(answer, latest_version=latest_uncovered(answer))
     if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
-        answer = session.part(SignedReleases).check(replace(answer, is_manual=is_manual), now, name)
+        answer = session.part(SignedReleases).check(
+            replace(answer, is_manual=is_manual), now, name, requested
+        )
 
     def remember(document: Document | None) -> Document | None:
         attempt = read_update_check(document) or begin_update_check(None, now, _random_spread())
@@ -238,6 +248,10 @@ def _request_offer(
 
     session.storage.change(name, remember)
     return answer
+
+
+def _requested_file(session: Session) -> RequestedFile:
+    return RequestedFile(own_platform(session.settings.platform), session.kind)
 
 
 def _activated_key(session: Session) -> str | NotActivatedError | ServiceUnavailableError:
@@ -384,6 +398,7 @@ def _random_spread() -> float:
 
 
 def _create_update(listing: Listing, offered_at: datetime | None) -> Update:
+    signed = listing.signed
     return Update(
         name=listing.name,
         slug=listing.slug,
@@ -392,8 +407,8 @@ def _create_update(listing: Listing, offered_at: datetime | None) -> Update:
         last_updated=listing.last_updated,
         download_url=listing.download_url,
         offered_at=offered_at,
-        size=listing.signed.size if listing.signed else None,
-        is_authenticated=listing.signed is not None,
+        size=signed.size if signed else None,
+        is_authenticated=signed is not None,
         manifest=listing.manifest,
         is_critical=listing.is_critical,
         latest_version=listing.latest_version,
@@ -401,7 +416,9 @@ def _create_update(listing: Listing, offered_at: datetime | None) -> Update:
         is_security=listing.is_security,
         advisory=listing.advisory,
         cves=listing.cves,
-        kind=listing.kind,
+        kind=listing.kind
+        if signed is None or signed.kind is None
+        else kinds.read_published_kind(signed.kind),
     )
 
 
@@ -480,7 +497,9 @@ def offered_file(
         link = None  # D-48
     # Without the key, as behind a locked keyring, nothing is known of what it was offered before.
     checks = of_channels(session, check_name(session, key if isinstance(key, str) else "", update.slug))
-    expected = session.part(SignedReleases).expected(update, now, checks)
+    # Without a pinned key nothing asks how this app was installed.
+    requested = _requested_file(session) if session.settings.release_keys else None
+    expected = session.part(SignedReleases).expected(update, now, checks, requested)
     if session.settings.release_keys and expected is None:
         link = None  # a fresh one comes with a fresh manifest
     return link, expected

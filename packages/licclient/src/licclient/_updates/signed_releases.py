@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from licclient._core.model import Settings
 from licclient._core.policy import is_at_least, is_version
@@ -39,6 +39,13 @@ class Highest:
     signed_at: datetime
 
 
+class RequestedFile(NamedTuple):
+    """What an update check asks for; None for what it does not name."""
+
+    platform: str | None
+    kind: str | None
+
+
 class SignedReleases:
     """Requires that the vendor signed what can be downloaded, if release keys are pinned (D-67, D-68).
 
@@ -51,20 +58,23 @@ class SignedReleases:
         self._settings = settings
         self._state = state
 
-    def check(self, listing: Listing, now: datetime, checks: str) -> Listing | UntrustedResponseError:
+    def check(
+        self, listing: Listing, now: datetime, checks: str, requested: RequestedFile | None = None
+    ) -> Listing | UntrustedResponseError:
         """Return an offer, with what was signed if keys are pinned; or why it must not be offered.
 
         Its version is remembered if it is the highest. `checks` names the record of the key's update checks.
+        Without `requested` its file may be another installation's, whose check this state remembers (D-371).
         """
         if not self._settings.release_keys:
             return listing
         of_all, name = self._name_of_all(listing), self._name(listing, checks)
         stored = self._state.load(name)
-        result = self._check(listing, now, stored)
+        result = self._check(listing, now, stored, requested)
 
         def remember(document: Document | None) -> Document | None:
             nonlocal result
-            result = self._check(listing, now, document)
+            result = self._check(listing, now, document, requested)
             highest = read_highest(document)
             if isinstance(result, UntrustedResponseError) or (highest and highest.version == result.version):
                 return document
@@ -79,21 +89,27 @@ class SignedReleases:
             self._state.change(of_all, edit)
         return replace(listing, signed=result)
 
-    def expected(self, update: Update, now: datetime, checks: str) -> Manifest | None:
+    def expected(
+        self, update: Update, now: datetime, checks: str, requested: RequestedFile | None = None
+    ) -> Manifest | None:
         """Return what was signed about an update; None when that no longer holds, or no keys are pinned.
 
         For a download, before which an app may have kept the update for days, or made it itself.
         """
         if not self._settings.release_keys:
             return None
-        result = self._check(update, now, self._state.load(self._name(update, checks)))
+        result = self._check(update, now, self._state.load(self._name(update, checks)), requested)
         return result if isinstance(result, Manifest) else None
 
     def _check(
-        self, offer: Listing | Update, now: datetime, document: Document | None
+        self,
+        offer: Listing | Update,
+        now: datetime,
+        document: Document | None,
+        requested: RequestedFile | None,
     ) -> Manifest | UntrustedResponseError:
         keys, highest = self._settings.release_keys, read_highest(document)
-        return check_manifest(offer.manifest, offer.slug, offer.version, keys, highest, now)
+        return check_manifest(offer.manifest, offer.slug, offer.version, keys, highest, now, requested)
 
     def _name(self, offer: Listing | Update, checks: str) -> str:
         """Name the record of the version that an offer must not be below."""
@@ -134,17 +150,20 @@ def check_manifest(
     keys: Sequence[PublicKey],
     highest: Highest | None,
     now: datetime,
+    requested: RequestedFile | None = None,
 ) -> Manifest | UntrustedResponseError:
     """Return what the vendor signed, or why a version must not be offered or downloaded.
 
-    `header` is as the response carried it, `slug` what was asked for, and `version` what was offered. One of
-    `keys` must have signed; `highest` was found to be signed for this product before.
+    `header` is as the response carried it, `slug` and `requested` what was asked for, and `version` what was
+    offered. One of `keys` must have signed; `highest` was found to be signed for this product before.
     """
     manifest = read_manifest(header, keys)
     if isinstance(manifest, UntrustedResponseError):
         return manifest
     if (manifest.slug, manifest.version) != (slug, version):
         return UntrustedResponseError("The vendor signed another version than the service reports.")
+    if requested is not None and (flaw := _compare_place(manifest, requested)) is not None:
+        return UntrustedResponseError(flaw)
     if now >= manifest.expires_at:
         until = f"{manifest.expires_at:%Y-%m-%d %H:%M} UTC"
         return UntrustedResponseError(
@@ -163,6 +182,21 @@ def check_manifest(
             " the signature of this one."
         )
     return manifest
+
+
+def _compare_place(signed: Manifest, requested: RequestedFile) -> str | None:
+    """Return why a file is not for this installation; None if it is, or that was not signed (D-406)."""
+    if signed.platform and signed.platform != requested.platform:
+        asked = ", and this app has requested no platform"
+        if requested.platform:
+            asked = f", not for {requested.platform}"
+        return f"The vendor signed this file for {signed.platform[:40]}{asked}."
+    if signed.kind is not None and requested.kind is not None and signed.kind != requested.kind:
+        return (
+            f"The vendor signed a file of the kind {signed.kind[:40]}, and this app has requested"
+            f" {requested.kind}."
+        )
+    return None
 
 
 def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | UntrustedResponseError:
@@ -196,8 +230,11 @@ def _parse_payload(payload: str) -> Manifest | UntrustedResponseError:
             "sha256": str(sha256),
             "published_at": str(published),
             "expires_at": str(expires),
+            **more,
         } if type(size) is int and 0 <= size <= _MAX_SIZE and _SHA256.fullmatch(sha256):
             published_at, expires_at = read_utc(published), read_utc(expires)
-            if published_at is not None and expires_at is not None:
-                return Manifest(slug, version, size, sha256, published_at, expires_at)
+            place = more.get("platform"), more.get("kind")
+            is_place = all(value is None or isinstance(value, str) for value in place)
+            if published_at is not None and expires_at is not None and is_place:
+                return Manifest(slug, version, size, sha256, published_at, expires_at, *place)
     return UntrustedResponseError("What the vendor signed is not about a release.")

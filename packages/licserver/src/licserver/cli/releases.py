@@ -19,6 +19,8 @@ from licserver.cli.common import (
 from licserver.cli.signing import (
     file_argument,
     new_key,
+    new_kind_option,
+    platform_option,
     public_key,
     sign,
     signing_options,
@@ -40,9 +42,6 @@ _WORDPRESS: Final = {
     "details_url": ("URL", "The page that describes it; themes need one."),
 }
 
-platform_option = click.option(
-    "--platform", default="", metavar="NAME", help="The file for this platform, such as windows-x86_64."
-)
 kind_option = click.option(
     "--kind", default="", metavar="KIND", help=f"The file of this kind: {', '.join(FileKind)}."
 )
@@ -68,12 +67,7 @@ def _wordpress_options(function: Function) -> Function:
 @click.option("--changelog", help="What is new, as plain text or basic HTML.")
 @click.option("--changelog-file", type=click.Path(path_type=Path), help="The changelog in a UTF-8 file.")
 @platform_option
-@click.option(
-    "--kind",
-    default="",
-    metavar="KIND",
-    help=f"How it gets onto a computer: {', '.join(FileKind)}. It is guessed from the file without this.",
-)
+@new_kind_option
 @click.option("--channel", default="", metavar="NAME", help="Offer it to this channel only, such as beta.")
 @click.option(
     "--rollout",

@@ -22,6 +22,7 @@ from licserver.cli.common import (
 from licserver.cli.output import echo
 from licserver.clock import system_clock
 from licserver.domain.decisions import is_slug
+from licserver.domain.records import FileKind
 from licserver.domain.versions import parse_version
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
@@ -35,11 +36,22 @@ from licserver.protocol.file_signatures import (
 )
 from licserver.protocol.release_manifests import FileSigner, Manifest, ManifestSigner
 from licserver.security.private_files import digest_file, validate_file
+from licserver.services.release_files import inspect_file, name_kind
+from licserver.services.releases import check_platform
 
 _PATH = click.Path(path_type=Path)
 
 version_argument = click.argument("version")
 file_argument = click.argument("file", type=_PATH)
+platform_option = click.option(
+    "--platform", default="", metavar="NAME", help="The file for this platform, such as windows-x86_64."
+)
+new_kind_option = click.option(
+    "--kind",
+    default="",
+    metavar="KIND",
+    help=f"How it gets onto a computer: {', '.join(FileKind)}. It is guessed from the file without this.",
+)
 release_key_option = click.option(
     "--release-key",
     "release_keys",
@@ -138,6 +150,8 @@ def _print_public(key: PrivateKey, updater: str = "licclient", *, as_json: bool)
 @click.option(
     "--add-to", type=_PATH, metavar="MANIFEST", help="Add a signature to this manifest; its expiry stays."
 )
+@platform_option
+@new_kind_option
 @click.option("--out", type=_PATH, help="Write the manifest to this file; default: print it.")
 def sign(
     slug: str,
@@ -147,10 +161,13 @@ def sign(
     valid_for: int,
     add_to: Path | None,
     out: Path | None,
+    platform: str,
+    kind: str,
 ) -> None:
     """Sign FILE as VERSION of the product SLUG, on a machine that has the key and no server.
 
-    Pass the result to `release publish --manifest` or `release renew --manifest`.
+    Pass the result to `release publish --manifest` or `release renew --manifest`, with the same --platform
+    and --kind. Both are signed as well: apps that pin the key take no file for another platform.
     """
     if not release_keys:
         raise InvalidInputError("name the signing key with --release-key")
@@ -158,10 +175,12 @@ def sign(
         raise InvalidInputError(
             f"{slug!r} {version!r} is not a slug and a version by PEP 440, like my-product 1.4.0"
         )
+    check_platform(platform)
     keys = _read_keys(release_keys)
+    inspected = inspect_file(file, kind, platform)
     size, sha256 = digest_file(validate_file(file))
     now = system_clock().astimezone(UTC)
-    manifest = Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
+    manifest = Manifest(slug, version, size, sha256, now, now, platform, inspected.kind.value)
     if add_to is None:
         signed = _sign_with(keys, valid_for, file)(manifest)
     else:
@@ -173,7 +192,8 @@ def sign(
         return
     write_new(out, signed.text.encode() + b"\n", 0o644)
     until = f"{signed.manifest.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    echo(f"signed {slug} {version} until {until} by {', '.join(signed.key_ids)}")
+    place = (f" for {platform}" if platform else "") + name_kind(inspected.kind)
+    echo(f"signed {slug} {version}{place} until {until} by {', '.join(signed.key_ids)}")
 
 
 def file_signer(file: Path, key: PrivateKey) -> FileSigner:

@@ -26,12 +26,17 @@ MAX_DOCUMENT: Final = 2048  # bytes; a third more in the header, and proxies all
 VALID_FOR: Final = timedelta(days=180)  # the default from publication to expiry (D-68)
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _FILES: Final = "file_signatures"  # the member of a document with file signatures
+_PLACE: Final = {name: f"; sign the file again with this {name}" for name in ("platform", "kind")}
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The signed content; instants are in whole seconds."""
+    """The signed content; instants are in whole seconds.
+
+    `platform` (empty: all) and `kind` are those of the file; None in a manifest that was signed before they
+    were part of it, which may be of a file for any platform (D-406).
+    """
 
     slug: str
     version: str
@@ -39,6 +44,8 @@ class Manifest:
     sha256: bytes
     published_at: datetime
     expires_at: datetime
+    platform: str | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +98,12 @@ def use_signed(document: str) -> ManifestSigner:
 
     def signer(expected: Manifest) -> SignedManifest:
         actual = signed.manifest
-        for name in ("slug", "version", "size", "sha256"):
-            if getattr(actual, name) != getattr(expected, name):
+        for name in ("slug", "version", "size", "sha256", *_PLACE):
+            is_signed = name not in _PLACE or getattr(actual, name) is not None
+            if is_signed and getattr(actual, name) != getattr(expected, name):
                 raise InvalidInputError(
                     f"the manifest is for another release: its {name} is {_format(getattr(actual, name))}, "
-                    f"expected {_format(getattr(expected, name))}"
+                    f"expected {_format(getattr(expected, name))}{_PLACE.get(name, '')}"
                 )
         if actual.expires_at <= expected.published_at:
             raise InvalidInputError(
@@ -117,6 +125,7 @@ def sign(manifest: Manifest, keys: Sequence[PrivateKey]) -> SignedManifest:
         "sha256": manifest.sha256.hex(),
         "published_at": _format(manifest.published_at),
         "expires_at": _format(manifest.expires_at),
+        **{name: value for name in _PLACE if (value := getattr(manifest, name)) is not None},
     }
     payload = to_base64url(_compact(content))
     signatures = [_sign_payload(payload, key) for key in keys]
@@ -200,7 +209,10 @@ def _read_content(content: dict[str, Any]) -> Manifest:
             "expires_at": str(expires),
         } if not isinstance(content["size"], bool) and size >= 0 and _SHA256.fullmatch(sha256):
             instants = (_read_instant(published), _read_instant(expires))
-            return Manifest(slug, version, size, bytes.fromhex(sha256), *instants)
+            place = {name: content[name] for name in _PLACE if name in content}
+            if not all(isinstance(value, str) for value in place.values()):
+                raise _ManifestError("its platform and kind must be texts")
+            return Manifest(slug, version, size, bytes.fromhex(sha256), *instants, **place)
         case _:
             raise _ManifestError("it must have slug, version, size, sha256, published_at and expires_at")
 

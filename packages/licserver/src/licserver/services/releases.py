@@ -128,9 +128,7 @@ class ReleaseService(Service):
                 f"a version is published on a day from {_FIRST_DAY} to today in UTC, not on {published_on}"
             )
         product = find_product(self._context, slug)
-        if platform and not is_platform(platform):
-            shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
-            raise InvalidInputError(f"{platform!r} is not a valid platform: use {shape}")
+        check_platform(platform)
         if channel:
             check_channel(channel)
         inspected = inspect_file(file, options.get("kind", ""), platform)
@@ -145,7 +143,7 @@ class ReleaseService(Service):
         document = files = None
         if sign is not None:  # before the file is stored: the manifest may be of another file
             size, sha256 = digest_file(validate_file(file))
-            signed = sign(self._describe(slug, version, size, sha256))
+            signed = sign(self._describe(slug, version, size, sha256, platform, kind))
             document, files = signed.document, signed.file_signatures
         with validate_file(file).open("rb") as source:
             artifact = self._context.artifacts.store(source, options.get("file_name") or file.name)
@@ -213,7 +211,8 @@ class ReleaseService(Service):
         """Replace the manifest of a release; running servers return the new manifest at once."""
         release = self._get_offered(slug, version, platform, kind)
         artifact = release.artifact
-        signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
+        place = release.platform, release.kind
+        signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256, *place))
         details = _describe_file(release.platform, release.kind)
         with self._context.transaction() as tx:
             signatures = signed.file_signatures
@@ -331,9 +330,18 @@ class ReleaseService(Service):
         versions = [published.version for published in self.list_all(slug) if published.withdrawn_at is None]
         return explain_order(release.version, versions)
 
-    def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
+    def _describe(
+        self, slug: str, version: str, size: int, sha256: bytes, platform: str, kind: FileKind
+    ) -> Manifest:
         now = self._context.now()
-        return Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
+        return Manifest(slug, version, size, sha256, now, now, platform, kind.value)
+
+
+def check_platform(platform: str) -> None:
+    """Raise `InvalidInputError` unless a text names a platform, or is empty for all."""
+    if platform and not is_platform(platform):
+        shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
+        raise InvalidInputError(f"{platform!r} is not a valid platform: use {shape}")
 
 
 def _start_of(day: date | None) -> datetime | None:
