@@ -305,9 +305,12 @@ def test_an_installer_does_not_wait_forever_for_another_one(image, tmp_path, mon
 def test_a_folder_without_locks_keeps_what_may_belong_to_another_installer(
     image, tmp_path, monkeypatch, is_openable
 ):
-    """As on NFS, whose folders cannot be locked, or where names cannot be listed."""
+    """As on NFS, whose folders cannot be locked; what has not changed for a day belongs to none."""
     other = image.folder / ".licclient-ab12_x9z.draft"
     other.mkdir()
+    old = image.folder / ".licclient-ab12_x9y.draft"
+    old.mkdir()
+    os.utime(old, (time.time() - 90_000,) * 2)
     open_file = os.open
 
     def fail(*_: object):
@@ -323,6 +326,7 @@ def test_a_folder_without_locks_keeps_what_may_belong_to_another_installer(
     _appimage.replace_appimage(downloaded(tmp_path, appimage("2.0"), "2.0"), image.program)
     assert image.program.read_bytes() == appimage("2.0")
     assert other.exists()
+    assert not old.exists()
 
 
 async def test_a_cancelled_download_installs_nothing(client, update_of, image, key):

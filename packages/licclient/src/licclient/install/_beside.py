@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Generator
@@ -16,13 +17,16 @@ from pathlib import Path
 from time import sleep
 from typing import Final
 
-from licclient._core.clock import monotonic
+from licclient._core.clock import monotonic, real_clock
 from licclient._core.model import InstallObstacle
 from licclient._core.storage import PAUSE, is_absence, look_at, sync_folder
 from licclient.errors import InstallationError
 
 LOCK_SECONDS: Final = 120.0
 """Time limit for another installer in the same folder."""
+
+_LONG_AGO: Final = 24 * 3600.0
+"""Seconds after which no installer is at work any more, where no lock says so."""
 
 ASIDE: Final = "old"
 """The part of a private folder for an app that is moved out of its place, under its own name."""
@@ -47,10 +51,9 @@ def private_folder(folder: Path) -> Generator[Path]:
     """
     descriptor = _lock(folder)
     try:
-        if descriptor is not None:  # otherwise one of them may belong to an installer at work
-            for path in folder.iterdir():
-                if _PRIVATE.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
-                    _discard(path)
+        for path in folder.iterdir():
+            if _is_abandoned(path, is_alone=descriptor is not None):
+                _discard(path)
         draft = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder))
         try:
             yield draft
@@ -92,6 +95,16 @@ def _lock(folder: Path) -> int | None:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _is_abandoned(path: Path, *, is_alone: bool) -> bool:
+    """Return whether a path is surely the private folder of an installer that was killed."""
+    if not _PRIVATE.fullmatch(path.name):
+        return False
+    status = look_at(path)
+    if status is None or not stat.S_ISDIR(status.st_mode):
+        return False
+    return is_alone or real_clock().timestamp() - status.st_mtime > _LONG_AGO
 
 
 def _discard(draft: Path) -> None:
