@@ -55,7 +55,8 @@ def program(
 
 def nsis(*, signed: bool = True, content: bytes = b"") -> bytes:
     """Return a set-up as NSIS makes it, with its mark behind the program."""
-    return program(data=bytes(4) + b"\xef\xbe\xad\xdeNullsoftInst" + bytes(8) + content, signed=signed)
+    sizes = struct.pack("<LL", 0, 28 + len(content))
+    return program(data=bytes(4) + b"\xef\xbe\xad\xdeNullsoftInst" + sizes + content, signed=signed)
 
 
 def inno(*, signed: bool = True, content: bytes = b"", version: int = 1) -> bytes:
@@ -92,7 +93,7 @@ def app(content: bytes = b"") -> bytes:
 
 def folder(content: bytes = b"") -> bytes:
     """Return a zip of a folder with programs for each system."""
-    return zip_of("app/app", "app/app.exe", mode=0o755, contents={"app/app": content})
+    return zip_of("app", "app.exe", mode=0o755, contents={"app": content})
 
 
 KINDS: Mapping[str, Callable[..., bytes]] = {

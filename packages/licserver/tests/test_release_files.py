@@ -59,9 +59,7 @@ OTHERS = {
     "half a Windows program": program()[:80],
     "a Windows program without a header": program().replace(b"PE\0\0", b"NE\0\0"),
     "the head of an OLE file": release_files.msi()[:40],
-    "an OLE file of wild places": release_files.msi()[:8] + b"\xff" * 600,
     "an OLE document": release_files.msi(class_id="00" * 16),
-    "an OLE file that ends": release_files.msi()[:600],
     "a Windows patch": release_files.msi(class_id="86100c0000000000c000000000000046"),
     "a zip": zip_of("app/app"),
     "an empty zip": zip_of(),
@@ -134,6 +132,12 @@ WARNINGS = {
         "installed version",
     ),
     "a folder of a launcher's": (zip_of(".LICCLIENT-new/x"), "", "", "installed version"),
+    "an MSI that ends": (release_files.msi()[:600], "", "", "cut off"),
+    "an OLE file of wild places": (release_files.msi()[:8] + b"\xff" * 600, "", "", "cut off"),
+    "a zip that ends": (zip_of("app")[:-30], "", "", "cut off"),
+    "an NSIS set-up that ends": (release_files.nsis(signed=False, content=b"files")[:-1], "", "", "cut off"),
+    "a zip of a folder": (zip_of("app/", "app/run", mode=0o755), "", LINUX, "in one folder"),
+    "a zip of a folder for Windows": (zip_of("APP/APP.EXE", "APP/A"), "", WINDOWS, "in one folder"),
     "a zip for Windows without a program": (zip_of("app/app.py"), "", WINDOWS, "no .exe"),
     "a zip for Linux that lost its modes": (zip_of("app/app"), "", "linux-x86_64", "can be run"),
     "a zip for macOS that lost its modes": (zip_of("app/app"), "", "macos-arm64", "can be run"),
@@ -150,9 +154,10 @@ def test_what_is_usual_is_not_warned_of(inspect):
     """A plugin's zip for all platforms, a platform's name of the vendor's own, a program in upper case."""
     assert inspect(zip_of("plugin/plugin.php")).warning is None
     assert inspect(zip_of("app/app"), platform="haiku").warning is None
+    assert inspect(zip_of("app/app", "read.me", mode=0o755), platform=LINUX).warning is None
     assert inspect(release_files.msi(), platform="win11").warning is None
-    assert inspect(zip_of("APP/APP.EXE"), platform=WINDOWS).warning is None
-    assert inspect(zip_of("app/", "app/run", mode=0o755), platform="linux-arm64").warning is None
+    assert inspect(zip_of("APP.EXE"), platform=WINDOWS).warning is None
+    assert inspect(zip_of("run", "app/", "app/a", mode=0o755), platform="linux-arm64").warning is None
 
 
 def test_numbers_that_a_damaged_file_names_are_not_believed(inspect):

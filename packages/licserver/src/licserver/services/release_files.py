@@ -49,6 +49,7 @@ _EXECUTABLE: Final = 0o111 << 16  # of a zip entry's mode
 _MAX_LIST: Final = 16 << 20  # bytes of a zip's directory, and entries: as `licclient.install` has them
 _MAX_ENTRIES: Final = 100_000
 _ENTRY: Final = b"PK\x01\x02"
+_FILE: Final = b"PK\x03\x04"  # begins a zip; its directory is at the end
 _OWN_FILES: Final = ".licclient-"  # of `licclient`, in the folder of an installed version
 
 
@@ -62,6 +63,7 @@ class Flaw(enum.StrEnum):
     OTHER_SYSTEM = "other-system"
     NO_EXE = "no-exe"
     NO_PROGRAM = "no-program"
+    NESTED = "nested"
     NO_IMAGE = "no-image"
     INSTALLED = "installed"
 
@@ -74,6 +76,7 @@ FLAWS: Final = {
     Flaw.OTHER_SYSTEM: "The kind is for another system than the platform: apps on that are offered it.",
     Flaw.NO_EXE: "The zip has no .exe: check that it is the one to publish.",
     Flaw.NO_PROGRAM: "The zip has no file that can be run: zip it on Linux or macOS, to keep the modes.",
+    Flaw.NESTED: "All files of the zip are in one folder: zip its content, unless apps look for it there.",
     Flaw.NO_IMAGE: "The AppImage has no file system behind its program: check that it starts.",
     Flaw.INSTALLED: "The zip has .licclient- files of an installed version: pack the folder that was built.",
 }
@@ -199,9 +202,10 @@ def _read_compound_file(source: BinaryIO, head: bytes) -> _Content:
     except struct.error:
         return _Content("a damaged OLE file")
     size = source.seek(0, os.SEEK_END)
-    source.seek(min(((first + 1) << min(sector_shift, 16)) + 80, size))  # a system has a highest place
+    root = ((first + 1) << min(sector_shift, 16)) + 80
+    source.seek(min(root, size))  # a system has a highest place
     if source.read(16) != _MSI_CLASS:
-        return _Content("an OLE document")
+        return _Content("an OLE document", is_cut_off=root > size)
     with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as content:
         is_signed = content.find(_MSI_SIGNATURE) >= 0
     return _Content(_ARTICLES[FileKind.MSI], FileKind.MSI, is_signed=is_signed)
@@ -228,15 +232,27 @@ def _read_program(source: BinaryIO, head: bytes) -> _Content:
     end = min(max(ends, default=0), _MAX_PROGRAM)
     source.seek(0)
     program = source.read(end)
-    is_nsis = _NSIS_MARK in source.read(_MAX_GAP)
+    gap, size = source.read(_MAX_GAP), source.seek(0, os.SEEK_END)
+    is_nsis = _NSIS_MARK in gap
+    least = end + _read_nsis_size(gap) if is_nsis else _read_inno_size(program)
     kind = FileKind.NSIS if is_nsis else FileKind.INNO if _INNO_MARK in program else None
     return _Content(
         _ARTICLES[kind] if kind else "a Windows program",
         kind,
         is_program=True,
         is_signed=certificates_size > 0,
-        is_cut_off=kind is FileKind.INNO and source.seek(0, os.SEEK_END) < _read_inno_size(program),
+        is_cut_off=kind is not None and size < least,
     )
+
+
+def _read_nsis_size(gap: bytes) -> int:
+    """Return how many bytes a set-up by NSIS has behind its program at least; 0 if that cannot be read."""
+    place = gap.index(_NSIS_MARK) - 4  # of flags, before the mark; both sizes are behind it
+    try:
+        (size,) = struct.unpack_from("<L", gap, place + 24)
+    except struct.error:
+        return 0
+    return place + int(size)
 
 
 def _read_inno_size(program: bytes) -> int:
@@ -273,7 +289,8 @@ def _read_zip(source: BinaryIO) -> _Content:
     with _ZipFile(io.FileIO(source.fileno(), closefd=False)) as file:
         try:
             if not zipfile.is_zipfile(file):
-                return _Content("a file of another kind")
+                file.seek(0)
+                return _Content("a file of another kind", is_cut_off=file.read(4) == _FILE)
             with zipfile.ZipFile(file) as archive:
                 entries = tuple(archive.infolist())
         except _TooManyFilesError:
@@ -328,6 +345,15 @@ def _check_system(kind: FileKind, _content: _Content, platform: str) -> Flaw | N
     return Flaw.OTHER_SYSTEM if is_other else None
 
 
+def _check_place(kind: FileKind, content: _Content, platform: str) -> Flaw | None:
+    """Look for a program at the top of a zip that is for a platform, where the launcher starts it."""
+    if kind is not FileKind.FOLDER or platform.partition("-")[0] not in _SYSTEMS.values():
+        return None
+    files = [entry.filename for entry in content.entries if not entry.filename.endswith("/")]
+    roots = {name.partition("/")[0] if "/" in name else None for name in files} - {"__MACOSX"}
+    return Flaw.NESTED if len(roots) == 1 and None not in roots else None
+
+
 def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | None:
     """Look for a program in a zip that is for a platform; a plugin's zip has none."""
     system, files = (
@@ -348,6 +374,7 @@ _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_size,
     _check_system,
     _check_program,
+    _check_place,
     _check_image,
     _check_origin,
 )
