@@ -13,6 +13,7 @@ from stage.releases import ALICE, BOB, CONTENT, EVE, document, manifest_payload,
 from stage.rules import settings
 
 from licclient import Trust, Update
+from licclient._core.kinds import InstallationKind
 from licclient._core.policy import is_at_least
 from licclient._core.public_keys import read_public_key
 from licclient._core.records import record_name, unseal
@@ -173,13 +174,14 @@ def test_what_is_not_believed_says_why(header, words):
     assert judged(header) == words
 
 
+MSI, NSIS = InstallationKind.MSI, InstallationKind.NSIS
 PLACES = {
-    "its own": ("linux-x86_64", "msi", RequestedFile("linux-x86_64", "msi"), None),
+    "its own": ("linux-x86_64", "msi", RequestedFile("linux-x86_64", MSI), None),
     "of all platforms": ("", "folder", RequestedFile("linux-x86_64", None), None),
     "of all, for an app that names none": ("", "folder", RequestedFile(None, None), None),
     "of any kind, for an app that names none": ("a", "nsis", RequestedFile("a", None), None),
-    "from before kinds were signed": ("a", None, RequestedFile("a", "msi"), None),
-    "from before platforms were signed": (None, "msi", RequestedFile("a", "msi"), None),
+    "from before kinds were signed": ("a", None, RequestedFile("a", MSI), None),
+    "from before platforms were signed": (None, "msi", RequestedFile("a", MSI), None),
     "another platform": (
         "linux-arm64",
         "folder",
@@ -195,7 +197,7 @@ PLACES = {
     "another kind": (
         "a",
         "folder",
-        RequestedFile("a", "msi"),
+        RequestedFile("a", MSI),
         "The vendor signed a file of the kind folder, and this app has requested msi.",
     ),
 }
@@ -210,6 +212,18 @@ def test_a_file_for_another_installation_is_not_taken(platform, kind, requested,
     expected = replace(SIGNED, platform=platform, kind=kind)
     assert (str(found) if words else found) == (words or expected)
     assert check_manifest(header, "notes", "2.0", KEYS, None, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("signed", "requested", "sent", "kind"),
+    [("msi", MSI, None, MSI), ("msi", MSI, NSIS, MSI), ("msi", None, None, None), (None, MSI, None, None)],
+)
+def test_an_offer_has_the_kind_that_was_signed(state, signed, requested, sent, kind):
+    """If the check has named it; what the service says of it counts only where it was not signed."""
+    header = word(document(**({} if signed is None else {"kind": signed})))
+    offered = replace(listing(), manifest=header, kind=sent)
+    checked = SignedReleases(PINNED, state).check(offered, NOW, CHECKS, RequestedFile(None, requested))
+    assert checked.kind == kind
 
 
 @pytest.mark.parametrize("name", ["platform", "kind"])

@@ -52,11 +52,10 @@ if TYPE_CHECKING:
     import logging
     import random
 
-    from licclient._core import kinds, responses
+    from licclient._core import responses
     from licclient._core.model import Settings
     from licclient._core.settings import ClientSettings
 else:
-    kinds = lazy("licclient._core.kinds")
     responses = lazy("licclient._core.responses")
     logging = lazy("logging")
     random = lazy("random")
@@ -416,9 +415,7 @@ def _create_update(listing: Listing, offered_at: datetime | None) -> Update:
         is_security=listing.is_security,
         advisory=listing.advisory,
         cves=listing.cves,
-        kind=listing.kind
-        if signed is None or signed.kind is None
-        else kinds.read_published_kind(signed.kind),
+        kind=listing.kind,
     )
 
 

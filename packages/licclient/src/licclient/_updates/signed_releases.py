@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from licclient._core.model import Settings
 from licclient._core.policy import is_at_least, is_version
@@ -20,6 +20,9 @@ from licclient._core.responses import read_json_object
 from licclient._core.signed_responses import decode_base64url, read_key_id, read_utc
 from licclient._core.update_model import Listing, Manifest, Update
 from licclient.errors import UntrustedResponseError
+
+if TYPE_CHECKING:
+    from licclient._core.kinds import InstallationKind
 
 TYPE: Final = "release-manifest+json"
 """The `typ` of every signature: nothing else that such a key may have signed is taken for a manifest."""
@@ -43,7 +46,7 @@ class RequestedFile(NamedTuple):
     """What an update check asks for; None for what it does not name."""
 
     platform: str | None
-    kind: str | None
+    kind: "InstallationKind | None"
 
 
 class SignedReleases:
@@ -87,6 +90,10 @@ class SignedReleases:
         edit = partial(raise_highest, signed=result)
         if name != of_all and edit(stored := self._state.load(of_all)) is not stored:
             self._state.change(of_all, edit)
+        if (
+            requested is not None and result.kind is not None
+        ):  # a service may not repeat it, or repeat another
+            listing = replace(listing, kind=requested.kind or listing.kind)
         return replace(listing, signed=result)
 
     def expected(

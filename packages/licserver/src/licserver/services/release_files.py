@@ -369,12 +369,13 @@ def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | 
 
 
 _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
-    _check_signature,
-    _check_marks,
     _check_size,
+    _check_image,
+    _check_origin,
     _check_system,
     _check_program,
     _check_place,
-    _check_image,
-    _check_origin,
+    _check_marks,
+    _check_signature,
 )
+"""The gravest flaw first: the console shows one."""
