@@ -19,13 +19,15 @@ def zip_of(*names: str, mode: int = 0o644, contents: Mapping[str, bytes] | None 
     return written.getvalue()
 
 
-def appimage(version: bytes = b"AI\x02", content: bytes = b"", *, bits: int = 64, order: str = "<") -> bytes:
+def appimage(
+    version: bytes = b"AI\x02", content: bytes = b"", *, bits: int = 64, order: str = "<", machine: int = 62
+) -> bytes:
     """Return an AppImage: a program of two sections, and a SquashFS of `content`; of type 2 by default."""
     is_wide = bits == 64
     size, section = (64, 64) if is_wide else (52, 40)
     head = bytearray(b"\x7fELF" + bytes((2 if is_wide else 1, 1 if order == "<" else 2, 1, 0)) + version)
     head = head.ljust(size, b"\0")
-    struct.pack_into(order + "HH", head, 16, 2, 62)
+    struct.pack_into(order + "HH", head, 16, 2, machine)
     struct.pack_into(order + ("Q" if is_wide else "L"), head, 40 if is_wide else 32, size)
     struct.pack_into(order + "HH", head, size - 6, section, 2)
     sections = bytearray(2 * section)
@@ -36,7 +38,13 @@ def appimage(version: bytes = b"AI\x02", content: bytes = b"", *, bits: int = 64
 
 
 def program(
-    resources: bytes = b"", data: bytes = b"", *, signed: bool = False, magic: int = 0x20B, sections: int = 1
+    resources: bytes = b"",
+    data: bytes = b"",
+    *,
+    signed: bool = False,
+    magic: int = 0x20B,
+    sections: int = 1,
+    machine: int = 0x8664,
 ) -> bytes:
     """Return a Windows program of one section, with data behind it."""
     directories_at = 112 if magic == 0x20B else 96
@@ -44,7 +52,7 @@ def program(
     struct.pack_into("<H", optional, 0, magic)
     section = bytes(512) + resources
     header = b"MZ" + bytes(58) + struct.pack("<L", 64)
-    header += b"PE\0\0" + struct.pack("<HHLLLHH", 0x8664, sections, 0, 0, 0, len(optional), 2)
+    header += b"PE\0\0" + struct.pack("<HHLLLHH", machine, sections, 0, 0, 0, len(optional), 2)
     begin = len(header) + len(optional) + 40
     if signed:
         end = begin + len(section) + len(data)

@@ -178,6 +178,35 @@ def test_a_whole_appimage_has_no_flaw(inspect, bits, order):
     assert inspect(content.replace(b"hsqs", b"DWARFS"), platform=LINUX).flaws == ()
 
 
+X86, X64, ARM64 = 0x14C, 0x8664, 0xAA64
+MACHINES = {
+    "an AppImage for arm64": (release_files.appimage(machine=183), "linux-x86_64", True),
+    "an AppImage for x86_64": (release_files.appimage(), "linux-arm64", True),
+    "the same, of the other order": (release_files.appimage(machine=183, order=">"), "linux-x86_64", True),
+    "its own": (release_files.appimage(machine=183), "linux-arm64", False),
+    "of 32 bits, which those of 64 start": (
+        release_files.appimage(machine=3, bits=32),
+        "linux-x86_64",
+        False,
+    ),
+    "of 32 bits, on arm64": (release_files.appimage(machine=3, bits=32), "linux-arm64", True),
+    "of an unknown machine": (release_files.appimage(machine=999), "linux-x86_64", False),
+    "for a platform of the vendor's own": (release_files.appimage(machine=183), "steamdeck", False),
+    "for a machine that is not known": (release_files.appimage(), "linux-riscv64", False),
+    "for all platforms": (release_files.appimage(machine=183), "", False),
+    "a program for arm64": (program(machine=ARM64), WINDOWS, True),
+    "a program for x86_64 on arm64, which starts it": (program(machine=X64), "windows-arm64", False),
+    "a program of 64 bits on 32": (program(machine=X64), "windows-x86", True),
+    "a set-up of 32 bits": (program(machine=X86), "windows-arm64", False),
+}
+
+
+@pytest.mark.parametrize(("content", "platform", "is_other"), MACHINES.values(), ids=MACHINES)
+def test_a_program_for_another_machine_is_warned_of(inspect, content, platform, is_other):
+    """Of a program itself; a zip may have several (D-407)."""
+    assert ("other-machine" in inspect(content, platform=platform).flaws) == is_other
+
+
 DAMAGED = {**{kind: file_of(kind, b"content") for kind in KINDS}, "program": program(b"resources", b"data")}
 
 

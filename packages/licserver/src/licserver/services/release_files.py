@@ -35,6 +35,9 @@ _SYSTEMS: Final = {
 _SET_UPS: Final = (FileKind.NSIS, FileKind.INNO)
 _APPIMAGE_MAGIC: Final = (b"\x7fELF", b"AI\x02")  # at 0 and at 8: type 2, which all tools write today
 _IMAGES: Final = (b"hsqs", b"DWARFS")  # file systems that follow the program of an AppImage
+_ELF_RUNS_ON: Final = {3: ("x86", "x86_64"), 62: ("x86_64",), 183: ("arm64",)}
+_PE_RUNS_ON: Final = {0x14C: ("x86", "x86_64", "arm64"), 0x8664: ("x86_64", "arm64"), 0xAA64: ("arm64",)}
+"""Machine in a header → those that start it, as platforms name them."""
 _OLE_MAGIC: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MSI_CLASS: Final = bytes.fromhex("84100c0000000000c000000000000046")  # of the root; a document has another
 _MSI_SIGNATURE: Final = "\x05DigitalSignature".encode("utf-16-le")  # a stream's name
@@ -61,6 +64,7 @@ class Flaw(enum.StrEnum):
     CUT_OFF = "cut-off"
     PROGRAM = "program"
     OTHER_SYSTEM = "other-system"
+    OTHER_MACHINE = "other-machine"
     NO_EXE = "no-exe"
     NO_PROGRAM = "no-program"
     NESTED = "nested"
@@ -74,6 +78,7 @@ FLAWS: Final = {
     Flaw.CUT_OFF: "The file is cut off, and cannot be installed: build or copy it again.",
     Flaw.PROGRAM: "The file is a Windows program: if it is a set-up, give its kind, so that apps can run it.",
     Flaw.OTHER_SYSTEM: "The kind is for another system than the platform: apps on that are offered it.",
+    Flaw.OTHER_MACHINE: "The program is for another machine than the platform, and does not start there.",
     Flaw.NO_EXE: "The zip has no .exe: check that it is the one to publish.",
     Flaw.NO_PROGRAM: "The zip has no file that can be run: zip it on Linux or macOS, to keep the modes.",
     Flaw.NESTED: "All files of the zip are in one folder: zip its content, unless apps look for it there.",
@@ -139,6 +144,7 @@ class _Content(NamedTuple):
     is_signed: bool = False
     is_cut_off: bool = False
     has_image: bool = True
+    runs_on: tuple[str, ...] = ()  # empty if that is not known
     entries: tuple[zipfile.ZipInfo, ...] = ()
 
     def fits(self, kind: FileKind) -> bool:
@@ -174,7 +180,12 @@ def _read_appimage(source: BinaryIO, head: bytes) -> _Content:
         FileKind.APPIMAGE,
         is_cut_off=end + image_size > size,
         has_image=image.startswith(_IMAGES),
+        runs_on=_ELF_RUNS_ON.get(_read_elf_machine(head), ()),
     )
+
+
+def _read_elf_machine(head: bytes) -> int:
+    return int.from_bytes(head[18:20], "big" if head[5:6] == b"\x02" else "little")
 
 
 def _find_program_end(source: BinaryIO, head: bytes) -> int:
@@ -242,6 +253,7 @@ def _read_program(source: BinaryIO, head: bytes) -> _Content:
         is_program=True,
         is_signed=certificates_size > 0,
         is_cut_off=kind is not None and size < least,
+        runs_on=_PE_RUNS_ON.get(int.from_bytes(header[4:6], "little"), ()),
     )
 
 
@@ -345,6 +357,14 @@ def _check_system(kind: FileKind, _content: _Content, platform: str) -> Flaw | N
     return Flaw.OTHER_SYSTEM if is_other else None
 
 
+def _check_machine(_kind: FileKind, content: _Content, platform: str) -> Flaw | None:
+    """Compare the machine in a program's header; not those of the programs in a zip (D-407)."""
+    system, _, machine = platform.partition("-")
+    is_known = system in _SYSTEMS.values() and machine in {"x86", "x86_64", "arm64"}
+    is_other = bool(content.runs_on) and is_known and machine not in content.runs_on
+    return Flaw.OTHER_MACHINE if is_other else None
+
+
 def _check_place(kind: FileKind, content: _Content, platform: str) -> Flaw | None:
     """Look for a program at the top of a zip that is for a platform, where the launcher starts it."""
     if kind is not FileKind.FOLDER or platform.partition("-")[0] not in _SYSTEMS.values():
@@ -373,6 +393,7 @@ _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_image,
     _check_origin,
     _check_system,
+    _check_machine,
     _check_program,
     _check_place,
     _check_marks,
