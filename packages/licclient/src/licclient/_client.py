@@ -460,7 +460,8 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     def installation_receipt(self) -> "InstallationReceipt | None":
         """Return what the last `install_update` came to: whether the promised version runs now, else why not.
 
-        Call it when the app has started. It sends no request; None if nothing was installed by it.
+        Call it when the app has started. It sends no request; None if nothing was installed by it, or the
+        result of a set-up cannot be read now.
 
         Raises:
             StateUnreadableError: The state folder cannot be read.

@@ -209,10 +209,10 @@ def _version_folders() -> list[Path]:
     """Return the folders of the version that runs; mostly none."""
     folders = []
     for program in filter(None, (sys.executable, *sys.argv[:1])):
-        with suppress(OSError, RuntimeError):  # a loop of links
+        with suppress(OSError, RuntimeError, ValueError):  # a loop of links
             folders += [
                 path
-                for path in Path(program).resolve().parents
+                for path in Path(os.fsdecode(program)).resolve().parents
                 if path.parent.name == VERSIONS and is_version_folder(path.name)
             ]
     return folders

@@ -63,14 +63,38 @@ def _bundle_folders(environment: Mapping[str, str]) -> Iterator[str]:
     """Return the folders that the bundle was unpacked to or mounted at, under each of their names."""
     unpacked = getattr(sys, "_MEIPASS", None), environment.get("NUITKA_ONEFILE_DIRECTORY")
     for folder in (*unpacked, _appimage_folder(environment)):
-        if folder:
-            yield from {folder.rstrip(os.sep), os.path.realpath(folder)}
+        if folder and is_folder_of_an_app(folder):
+            yield from {folder.rstrip(os.sep), _resolve(folder)}
 
 
 def _appimage_folder(environment: Mapping[str, str]) -> str | None:
-    """Return where the AppImage is mounted that this program runs from; APPDIR may be another one's."""
-    folder = environment.get("APPDIR")
-    return folder if folder and _is_in(os.path.realpath(sys.executable), [os.path.realpath(folder)]) else None
+    """Return where the AppImage is mounted that this program runs from; APPDIR may be another one's.
+
+    Its AppRun may start the system's Python with a script, or with a module, of the AppImage.
+    """
+    folder = environment.get("APPDIR", "")
+    if not is_folder_of_an_app(folder):
+        return None
+    ours = (os.fsdecode(name) for name in (sys.executable, *sys.argv[:1], __file__) if name)
+    root = [_resolve(folder)]
+    return folder if any(_is_in(_resolve(name), root) for name in ours) else None
+
+
+def is_folder_of_an_app(folder: str) -> bool:
+    """Return whether a folder that a variable names can be that of one app.
+
+    It is not where all programs are as well: neither the root, nor the person's home, nor a folder above it.
+    """
+    home = _resolve(os.path.expanduser("~"))  # noqa: PTH111 - a text; `Path.home` may raise
+    is_absolute = os.path.isabs(folder)  # noqa: PTH117 - as above
+    return is_absolute and not _is_in(home, [_resolve(folder).rstrip(os.sep)])
+
+
+def _resolve(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # the working folder is gone; no name of a file
+        return path
 
 
 def _is_in(path: str, folders: list[str]) -> bool:

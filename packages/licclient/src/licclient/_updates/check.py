@@ -66,7 +66,7 @@ _NEVER_ANSWERED: Final = (
 
 
 _KEPT_REPORTS: Final = 50
-"""Rolled-back versions that are remembered as reported."""
+"""Versions that are remembered as reported, beside all that are listed."""
 
 
 _SUPPORT_OVER: Final = UpdateCheck(None, "The support period is over, so no newer version is offered.")
@@ -264,8 +264,9 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
     """Report each version that was rolled back or not installed here once, now or later (D-232)."""
     settings = session.settings
     name = record_name("reported", settings.server, slug)
-    rolled_back = ((version, None) for version in list_rolled_back())
-    for version, code in (*rolled_back, *_list_failed(session, slug)):
+    rolled_back = [(version, None) for version in list_rolled_back()]
+    listed = dict([*rolled_back, *_list_failed(session, slug)])
+    for version, code in listed.items():
         if version in _read_reported(session.storage.load(name)):
             continue
         domain, platform = session.domain(), own_platform(settings.platform)
@@ -275,19 +276,27 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
             return
 
         def remember(document: Document | None, reported: str = version) -> Document:
-            return {"versions": [*_read_reported(document), reported][-_KEPT_REPORTS:]}
+            before = _read_reported(document)
+            others = [other for other in before if other not in listed][-_KEPT_REPORTS:]
+            return {"versions": [*others, *(other for other in before if other in listed), reported]}
 
         session.storage.change(name, remember)
 
 
 def _list_failed(session: Session, slug: str) -> list[tuple[str, int | None]]:
-    """Return the version whose set-up has ended here in vain, with its exit code; mostly none."""
+    """Return the version whose set-up has ended here in vain, with its exit code; mostly none.
+
+    A code that cannot be read now, such as while its script writes it, is reported by a later check.
+    """
     attempt = read_attempt(session.load_optional(attempt_name(session.settings, slug)))
     if attempt is None or attempt.folder is None or session.settings.version is None:
         return []
     if is_same_version(attempt.version, session.settings.version):
         return []
-    raw = read_with_retries(Path(attempt.folder, CODE))
+    try:
+        raw = read_with_retries(Path(attempt.folder, CODE))
+    except OSError:
+        return []
     return [] if raw is None else [(attempt.version, read_exit_code(raw.decode("ascii", "replace")))]
 
 

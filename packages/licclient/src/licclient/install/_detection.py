@@ -14,11 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from licclient._core.computer import list_app_folders
-from licclient._core.environment import clean_environment
+from licclient._core.environment import clean_environment, is_folder_of_an_app
 from licclient._core.kinds import InstallationKind
 from licclient._core.lazy import lazy
-from licclient._core.storage import is_absence, open_plain
+from licclient.install._detection_files import find_appimage, find_own_folder, read_beginning, resolve
 from licclient.install._signs import Signs, decide
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ _SYSTEM: str = sys.platform  # with any value for mypy
 OVERRIDE: Final = "licclient-kind.txt"
 """A vendor's package puts it beside the program: the kind, and in a second line the command to type."""
 
-_MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+_MAX_OVERRIDE: Final = 4096
 DPKG_LISTS: Final = Path("/var/lib/dpkg/info")
 _RPM_SECONDS: Final = 5.0
 _CASK_ROOMS: Final = ("/opt/homebrew/Caskroom", "/usr/local/Caskroom", "/home/linuxbrew/.linuxbrew/Caskroom")
@@ -53,7 +52,7 @@ _UV_CACHE: Final = re.compile(r"archive-v\d+")
 _STORES: Final = ("/nix/store", "/gnu/store")
 _OURS: Final = re.compile(r"licclient(?![\w.-])", re.IGNORECASE)
 _NO_PACKAGE: Final = 15700  # APPMODEL_ERROR_NO_PACKAGE
-_APPIMAGE_HEAD: Final = 16  # bytes that show one
+_SNAP_NAME: Final = re.compile(r"[a-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +80,16 @@ class DetectedInstallation:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The program that runs, with links resolved, and what is replaced with it."""
+    """The program that runs, with links resolved, and what is replaced with it.
+
+    A sandbox's Python may run a script of elsewhere, which is not a part of it; without a script
+    (`python -c`), it is all that there is, and `is_interpreter`: what has installed it is not the app's.
+    """
 
     program: Path
     is_frozen: bool = False
     is_single_file: bool = False
-
-    def is_below(self, folder: str) -> bool:
-        """Return whether the program is a part of what lies in a folder.
-
-        A sandbox's Python may run a script of elsewhere, which is not a part of it; without a script
-        (`python -c`), it is all that there is.
-        """
-        program = self.program if self.program.is_file() else _resolve(sys.executable)
-        return _is_in(program, folder)
+    is_interpreter: bool = False
 
 
 def detect() -> DetectedInstallation:
@@ -102,8 +97,9 @@ def detect() -> DetectedInstallation:
 
     Raises nothing: what cannot be read makes the kind `unknown`.
     """
-    place = _find_place()
+    place = _Place(Path())
     try:
+        place = _find_place()
         decision = decide(_gather(place))
         program, folder = _find_target(decision.kind, place)
     except Exception:  # noqa: BLE001 - the metadata of other packages may be damaged in any way
@@ -140,39 +136,37 @@ def _find_place() -> _Place:
     if compiled is not None:  # Nuitka: `sys.executable` names a file that does not exist
         is_single_file = bool(getattr(compiled, "onefile", False))
         program = _started_as() if is_single_file else getattr(compiled, "process_exe", None) or _started_as()
-        return _Place(_resolve(program), is_frozen=True, is_single_file=is_single_file)
+        return _Place(resolve(program), is_frozen=True, is_single_file=is_single_file)
     if getattr(sys, "frozen", False):
-        program = _resolve(sys.executable)
+        program = resolve(sys.executable)
         unpacked = getattr(sys, "_MEIPASS", None)
         is_apart = unpacked is not None and program.parent not in (
-            _resolve(unpacked),
-            *_resolve(unpacked).parents,
+            resolve(unpacked),
+            *resolve(unpacked).parents,
         )
         return _Place(program, is_frozen=True, is_single_file=is_apart)
-    return _Place(_resolve(_started_as() or sys.executable))
+    program = resolve(_started_as())
+    if _started_as() and (program.exists() or program.with_name(f"{program.name}.exe").exists()):
+        return _Place(program)
+    if not sys.executable:
+        raise FileNotFoundError("the interpreter of another program runs here")
+    return _Place(resolve(sys.executable), is_interpreter=True)
 
 
 def _started_as() -> str:
     """Return the program's name on its command line; empty in an embedded interpreter."""
-    return sys.argv[0] if sys.argv else ""
-
-
-def _resolve(path: str) -> Path:
-    try:
-        return Path(path).resolve()
-    except (OSError, RuntimeError, ValueError):  # a loop of links
-        return Path(path)
+    return os.fsdecode(sys.argv[0]) if sys.argv else ""
 
 
 def _find_target(kind: InstallationKind, place: _Place) -> tuple[Path, Path]:
     """Return what is started again, and the folder that an update changes."""
-    if kind is InstallationKind.APPIMAGE and (file := _find_appimage(place)) is not None:
+    if kind is InstallationKind.APPIMAGE and (file := find_appimage(place.program)) is not None:
         return file, file.parent
     bundle = _find_bundle(place)
     if bundle is not None and kind in (InstallationKind.APP, InstallationKind.SPARKLE):
         return bundle, bundle.parent
-    if kind is InstallationKind.FOLDER and (folders := list_app_folders()):
-        return place.program, folders[0]
+    if kind is InstallationKind.FOLDER and (folder := find_own_folder(place.program)) is not None:
+        return place.program, folder
     return place.program, place.program.parent
 
 
@@ -181,48 +175,50 @@ def _find_target(kind: InstallationKind, place: _Place) -> tuple[Path, Path]:
 
 def _gather(place: _Place) -> Signs:
     """Look at everything; raise `OSError` if a sign cannot be read."""
-    folder = place.program.parent
-    if (override := _read(folder / OVERRIDE)) is not None:
-        return Signs(override=override.decode("utf-8", "replace"), managers=_list_managers())
+    folder, is_appimage = place.program.parent, find_appimage(place.program) is not None
+    if not place.is_interpreter and (raw := read_beginning(folder / OVERRIDE, _MAX_OVERRIDE)) is not None:
+        return Signs(
+            override=raw.decode("utf-8", "replace"),
+            is_override_trusted=not can_write(folder),
+            appimage=is_appimage,
+            managers=_list_managers(),
+        )
     bundle = _find_bundle(place)
-    cask = None if bundle is None else _find_cask(bundle)
-    on_windows = _SYSTEM == "win32"
+    files = {} if place.is_interpreter else _gather_files(place, bundle)
     python = {} if place.is_frozen else _gather_python()
     return Signs(
         store=_find_store(bundle),
         flatpak=_find_flatpak(place),
         snap=_find_snap(place),
-        appimage=_find_appimage(place) is not None,
-        framework=_find_framework(place, bundle),
+        appimage=is_appimage,
+        is_in_app_dir=_is_in_app_dir(place),
         is_bundle=bundle is not None,
-        cask=cask,
-        formula=_find_formula(place.program),
-        is_in_store=any(_is_in(place.program, store) for store in _STORES),
-        scoop=_find_scoop(folder),
         is_for_all=_is_for_all(place),
-        winget=_find_winget(folder) if on_windows else None,
-        is_versioned=bool(list_app_folders()),
-        setup=_registry.find_setup(folder) if on_windows else None,
-        owner=None if on_windows or bundle is not None else _find_owner(place),
         is_frozen=place.is_frozen,
         is_single_file=place.is_single_file,
+        **files,
         **python,
     )
 
 
-def _read(path: Path, size: int = _MAX_FILE_BYTES) -> bytes | None:
-    """Return the beginning of a file; None for none. Raise `OSError` if it cannot be read."""
-    try:
-        with open_plain(path) as file:
-            return file.read(size)
-    except OSError as problem:
-        if is_absence(problem):
-            return None
-        raise
+def _gather_files(place: _Place, bundle: Path | None) -> dict[str, Any]:
+    """Return the signs of who has put the program's file where it is."""
+    folder, on_windows = place.program.parent, _SYSTEM == "win32"
+    return {
+        "framework": _find_framework(place, bundle),
+        "cask": None if bundle is None else _find_cask(bundle),
+        "formula": _find_formula(place.program),
+        "is_in_store": any(_is_in(place.program, store) for store in _STORES),
+        "scoop": _find_scoop(folder),
+        "winget": _find_winget(folder) if on_windows else None,
+        "is_versioned": find_own_folder(place.program) is not None,
+        "setup": _registry.find_setup(folder) if on_windows else None,
+        "owner": None if on_windows or bundle is not None else _find_owner(place),
+    }
 
 
 def _is_in(path: Path, folder: str | Path) -> bool:
-    return _resolve(str(folder)) in path.parents
+    return resolve(str(folder)) in path.parents
 
 
 def _find_store(bundle: Path | None) -> str | None:
@@ -239,30 +235,25 @@ def _find_store(bundle: Path | None) -> str | None:
 
 def _find_flatpak(place: _Place) -> str | None:
     """Return the id of the Flatpak that this program is a part of; others run in its sandbox as well."""
-    if not place.is_below("/app"):
+    if not _is_in(place.program, "/app"):
         return None
-    raw = _read(Path("/.flatpak-info"))
+    raw = read_beginning(Path("/.flatpak-info"))
     lines = [] if raw is None else raw.decode("utf-8", "replace").splitlines()
     return next((line.partition("=")[2].strip() for line in lines if line.startswith("name=")), None)
 
 
 def _find_snap(place: _Place) -> str | None:
-    root, name = os.environ.get("SNAP"), os.environ.get("SNAP_NAME")
-    if not root or not name or not Path(root).is_absolute():
+    root, name = os.environ.get("SNAP", ""), os.environ.get("SNAP_NAME", "")
+    if not is_folder_of_an_app(root) or not _is_in(place.program, root):
         return None
-    return name if place.is_below(root) else None
+    is_snap = (Path(root) / "meta" / "snap.yaml").exists()
+    return name if is_snap and _SNAP_NAME.fullmatch(name) else None
 
 
-def _find_appimage(place: _Place) -> Path | None:
-    """Return the AppImage that was started; its variables alone may be those of another program."""
-    file, folder = os.environ.get("APPIMAGE"), os.environ.get("APPDIR")
-    if not file or not folder or not Path(file).is_absolute() or not Path(folder).is_absolute():
-        return None
-    if not place.is_below(folder):
-        return None
-    raw = _read(Path(file), _APPIMAGE_HEAD)
-    is_appimage = raw is not None and raw[:4] == b"\x7fELF" and raw[8:10] == b"AI"
-    return Path(file) if is_appimage else None
+def _is_in_app_dir(place: _Place) -> bool:
+    """Return whether the program lies in an AppDir, mounted or unpacked: `AppRun` is in its folder."""
+    folders = (folder for folder in place.program.parents if is_folder_of_an_app(str(folder)))
+    return any((folder / "AppRun").exists() for folder in folders)
 
 
 def _find_bundle(place: _Place) -> Path | None:
@@ -277,10 +268,12 @@ def _find_cask(bundle: Path) -> str | None:
     """Return the token of the cask that has moved a bundle here, unless the app updates itself."""
     for room in map(Path, _CASK_ROOMS):
         for link in room.glob(f"*/*/{bundle.name}"):
-            if _resolve(str(link)) == bundle:
+            if resolve(str(link)) == bundle:
                 token = link.parent.parent
                 described = b"".join(
-                    _read(path) or b"" for path in token.glob(".metadata/*/*/Casks/*") if path.is_file()
+                    read_beginning(path) or b""
+                    for path in token.glob(".metadata/*/*/Casks/*")
+                    if path.is_file()
                 )
                 return None if b"auto_updates true" in described else token.name
     return None
@@ -308,20 +301,27 @@ def _find_formula(program: Path) -> str | None:
 
 def _find_scoop(folder: Path) -> str | None:
     """Return the name of an app below scoop's folder `apps/NAME/VERSION`, with scoop's two files beside."""
+    version = _find_scoop_version(folder)
+    return None if version is None else version.parent.name
+
+
+def _find_scoop_version(folder: Path) -> Path | None:
     for path in (folder, *folder.parents):
         if path.parent.parent.name == "apps" and (path / "install.json").exists():
-            return path.parent.name if (path / "manifest.json").exists() else None
+            return path if (path / "manifest.json").exists() else None
     return None
 
 
 def _is_for_all(place: _Place) -> bool:
     """Return whether Scoop or pipx has installed it for all users, in their folders for that.
 
-    Both can be set elsewhere by a variable, which is compared with the program's own place.
+    Both can be set elsewhere by a variable, which has to name the very folder: it may be that of the home.
     """
-    pipx = os.environ.get("PIPX_GLOBAL_HOME") or _PIPX_FOR_ALL
-    scoop = os.environ.get("SCOOP_GLOBAL")
-    if _is_in(_resolve(sys.prefix), pipx) or (scoop and _is_in(place.program, scoop)):
+    pipx, prefix = os.environ.get("PIPX_GLOBAL_HOME") or _PIPX_FOR_ALL, resolve(sys.prefix)
+    if prefix.parent == resolve(pipx) / _PIPX_VENVS:
+        return True
+    version, scoop = _find_scoop_version(place.program.parent), os.environ.get("SCOOP_GLOBAL")
+    if version is not None and scoop and version.parents[2] == resolve(scoop):
         return True
     names = [path.name.lower() for path in place.program.parents]
     return ("scoop", "programdata") in pairwise(names)
@@ -363,7 +363,7 @@ def find_dpkg(program: Path) -> str | None:
     names = {str(program), str(program).removeprefix("/usr")}
     wanted = {name.encode() + b"\n" for name in names}
     for path in sorted(DPKG_LISTS.glob("*.list")):
-        content = _read(path) or b""
+        content = read_beginning(path) or b""
         if any(line in content for line in wanted) and wanted & set(content.splitlines(keepends=True)):
             return path.stem.partition(":")[0]
     return None
@@ -447,7 +447,7 @@ def _find_running_package() -> "metadata.Distribution | None":
     spec = getattr(main, "__spec__", None)
     package = (getattr(main, "__package__", None) or getattr(spec, "name", None) or "").partition(".")[0]
     if not package:
-        return _find_script_owner(_resolve(_started_as()))
+        return _find_script_owner(resolve(_started_as()))
     names = set(metadata.packages_distributions().get(package, []))
     with suppress(metadata.PackageNotFoundError):
         return metadata.distribution(names.pop()) if len(names) == 1 else None
@@ -456,7 +456,7 @@ def _find_running_package() -> "metadata.Distribution | None":
 
 def _find_script_owner(script: Path) -> "metadata.Distribution | None":
     """Return the package that has installed a script among the programs of this Python."""
-    folders = {_resolve(sysconfig.get_path("scripts")), _resolve(sys.prefix) / "bin"}
+    folders = {resolve(sysconfig.get_path("scripts")), resolve(sys.prefix) / "bin"}
     if script.parent not in folders:
         return None
     name = script.name.removesuffix(".exe").removesuffix("-script.py").removesuffix(".pyw")
@@ -483,9 +483,9 @@ def _is_managed() -> bool:
 
 
 def _find_pyapp() -> str | None:
-    """Return the name of the program of PyApp, whose environment has `pyapp` in its path."""
+    """Return the name of the program of PyApp, whose environment is `pyapp/NAME/ID/VERSION`."""
     program = os.environ.get("PYAPP_COMMAND_NAME") or os.environ.get("PYAPP")
-    if not program or "pyapp" not in Path(sys.prefix).parts:
+    if not program or "pyapp" not in [folder.name for folder in Path(sys.prefix).parents[2:4]]:
         return None
     return Path(_started_as()).stem if program in ("1", "true") else program
 

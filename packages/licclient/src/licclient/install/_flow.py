@@ -9,13 +9,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from licclient._core.computer import list_app_folders, own_platform, require_space
+from licclient._core.computer import own_platform, require_space
 from licclient._core.kinds import PUBLISHED_KINDS, InstallationKind
 from licclient._core.lazy import lazy
 from licclient._core.model import InstallObstacle
 from licclient._core.policy import is_below
 from licclient._core.runners import Flow
-from licclient._core.storage import is_folder, look_at, make_private, take_lock
+from licclient._core.storage import is_folder, make_private, take_lock
 from licclient._updates import download as download_module
 from licclient._updates.attempts import InstallAttempt
 from licclient._updates.check import find_offer_key, installed_version
@@ -31,9 +31,9 @@ from licclient.install import (
     _windows_setups,
 )
 from licclient.install._detection import DetectedInstallation, detect
+from licclient.install._detection_files import find_own_folder
 from licclient.install._handover import BY_FEED, make_feed
 from licclient.install._plan import SETUPS, InstallationReceipt, InstalledUpdate, UpdatePlan, make_plan
-from licclient.install._versions import POINTER
 
 if TYPE_CHECKING:
     import shutil
@@ -292,10 +292,10 @@ def _open_again(*command: str) -> bool:
 
 
 def _find_own_folder(installation: DetectedInstallation) -> Path | None:
-    """Return the folder of `Installation` that the app runs from; None without one."""
-    folder = installation.folder
-    candidates = (folder, *folder.parents[1:2], *list_app_folders())  # a version is two levels below it
-    return next((path for path in candidates if look_at(path / POINTER) is not None), None)
+    """Return the folder of `Installation` that the app runs from; None unless that is sure."""
+    with suppress(OSError):  # the pointer cannot be read
+        return find_own_folder(installation.program)
+    return None
 
 
 def _find_launcher(folder: Path, program: Path) -> Path | None:

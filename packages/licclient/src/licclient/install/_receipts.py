@@ -69,11 +69,17 @@ def find_installed_since(session: "Session") -> str | None:
 
 
 def read_receipt(session: "Session") -> InstallationReceipt | None:
-    """Return what the last installation came to; None if none was begun, or it is still under way."""
+    """Return what the last installation came to; None if none was begun, or that cannot be known yet."""
     attempt = find_attempt(session)
     if attempt is None:
         return None
     _, running = installed_version(session.settings)
-    note = None if attempt.folder is None else read_note(Path(attempt.folder))
-    obstacle, code = read_outcome(attempt.kind, note, runs_promised=is_same_version(attempt.version, running))
+    runs_promised = is_same_version(attempt.version, running)
+    try:
+        note = None if attempt.folder is None else read_note(Path(attempt.folder))
+    except OSError:  # such as while the script of the set-up writes it
+        if not runs_promised:
+            return None
+        note = None
+    obstacle, code = read_outcome(attempt.kind, note, runs_promised=runs_promised)
     return InstallationReceipt(attempt.version, attempt.kind, attempt.at, obstacle, code)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,18 @@ _BREAKAWAY: Final = 0x01000000  # CREATE_BREAKAWAY_FROM_JOB
 
 _held: Final[list[object]] = []
 """Ends of pipes that stay open as long as this process lives; children do not inherit them."""
+
+
+def _release() -> None:
+    """Close the pipes in a process that was forked off: it may live on, and the app would not open."""
+    for end in _held:
+        if isinstance(end, int):
+            os.close(end)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_release)
 
 
 def start_after_end(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]) -> None:
@@ -100,7 +113,7 @@ def own_environment() -> dict[str, str]:
 
 def starting_folder() -> Path | None:
     """Return the folder that a person started the app in; None if it is gone."""
-    for folder in filter(None, (os.environ.get("OWD"), os.getcwd())):  # noqa: PTH109 - a text
-        if Path(folder).is_dir():
-            return Path(folder)
-    return None
+    folders = [os.environ.get("OWD", "")]
+    with suppress(OSError):  # the working folder was removed, or may not be read
+        folders.append(os.getcwd())  # noqa: PTH109 - a text
+    return next((Path(folder) for folder in folders if folder and Path(folder).is_dir()), None)

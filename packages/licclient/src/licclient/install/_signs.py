@@ -4,6 +4,7 @@ The order matters: a sandbox or store comes first, because what is inside of it 
 a folder comes last. No environment variable decides by itself: children inherit all of them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,9 +23,11 @@ class Signs:
         managers: The package managers of this system, as far as they have a kind.
         is_unreadable: Whether a sign that would decide could not be read.
         override: Content of the file by which the vendor's package names the kind (D-342).
+        is_override_trusted: Whether this user could not have written that file (D-403).
         store: Name of the store whose sandbox the program runs in.
         flatpak, snap: Id or name of the package that the program is a part of.
         appimage: Whether the program lies in the mounted or unpacked AppImage that was started.
+        is_in_app_dir: Whether it lies in an AppDir, which may have been unpacked by hand.
         framework: The framework for updates that the app contains.
         is_bundle: Whether the program is in a `.app` of macOS.
         cask: Homebrew's name of the bundle, unless its cask says that the app updates itself.
@@ -51,10 +54,12 @@ class Signs:
     managers: frozenset[Kind] = frozenset()
     is_unreadable: bool = False
     override: str | None = None
+    is_override_trusted: bool = False
     store: str | None = None
     flatpak: str | None = None
     snap: str | None = None
     appimage: bool = False
+    is_in_app_dir: bool = False
     framework: Kind | None = None
     is_bundle: bool = False
     cask: str | None = None
@@ -94,6 +99,13 @@ class Decision(NamedTuple):
 
 UNKNOWN: Final = Decision(Kind.UNKNOWN, is_certain=False)
 
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]*")
+"""A name in a command: nothing that a shell would take for a command of its own."""
+
+_COMMAND_LENGTH: Final = 500
+_POINT: Final = 4  # the field of a line that has the path
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+
 _MANAGER: Final = "the package manager"
 _MANAGERS: Final = frozenset({Kind.DPKG, Kind.RPM})
 
@@ -121,18 +133,40 @@ UPDATERS: Final[Mapping[Kind, str]] = MappingProxyType(
 
 _COMMANDS: Final[Mapping[Kind, str]] = MappingProxyType(
     {
-        Kind.FLATPAK: "flatpak update {name}",
-        Kind.SNAP: "sudo snap refresh {name}",
-        Kind.DPKG: "sudo apt install --only-upgrade {name}",
-        Kind.RPM: "sudo dnf upgrade {name}",
-        Kind.HOMEBREW: "brew upgrade --cask {name}",
-        Kind.WINGET: "winget upgrade --id {name}",
-        Kind.SCOOP: "scoop update {name}",
-        Kind.PIPX: "pipx upgrade {name}",
-        Kind.UV: "uv tool upgrade {name}",
-        Kind.CONDA: "conda update {name}",
+        Kind.FLATPAK: "flatpak update ",
+        Kind.SNAP: "sudo snap refresh ",
+        Kind.DPKG: "sudo apt install --only-upgrade ",
+        Kind.RPM: "sudo dnf upgrade ",
+        Kind.HOMEBREW: "brew upgrade --cask ",
+        Kind.WINGET: "winget upgrade --id ",
+        Kind.SCOOP: "scoop update ",
+        Kind.PIPX: "pipx upgrade ",
+        Kind.UV: "uv tool upgrade ",
+        Kind.CONDA: "conda update ",
     }
 )
+
+
+class Mount(NamedTuple):
+    """A file system in the table of mounts: its type, and what it was mounted from."""
+
+    type: str
+    source: str
+
+
+def find_mount(table: str, point: str) -> Mount | None:
+    """Return what is mounted at a path, by Linux's `/proc/self/mountinfo`; None for nothing."""
+    mount = None
+    for line in table.split("\n"):
+        before, _, after = line.partition(" - ")
+        fields, described = before.split(" "), after.split(" ")
+        if len(fields) > _POINT and len(described) > 1 and _unescape(fields[_POINT]) == point:
+            mount = Mount(_unescape(described[0]), _unescape(described[1]))  # the last one covers the others
+    return mount
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def decide(signs: Signs) -> Decision:
@@ -140,37 +174,53 @@ def decide(signs: Signs) -> Decision:
     if signs.is_unreadable:
         return UNKNOWN
     if signs.override is not None:
-        return _read_override(signs.override, signs.managers)
+        return _read_override(signs)
     return (
         _decide_sandbox(signs)
         or _decide_package(signs)
         or _decide_system(signs)
+        or (UNKNOWN if signs.is_in_app_dir else None)
         or (_decide_frozen(signs) if signs.is_frozen else _decide_python(signs))
     )
 
 
 def updated_by(kind: Kind, name: str | None, updater: str | None = None) -> Decision:
     """Return the decision for a kind that another program updates, by the name that it knows the app by."""
-    template = _COMMANDS.get(kind)
-    command = template.format(name=name) if template and name else None
+    before = _COMMANDS.get(kind)
+    command = _command(before, name) if before and name else None
     return Decision(kind, updater or UPDATERS[kind], command)
 
 
-def _read_override(text: str, managers: frozenset[Kind]) -> Decision:
-    """Read the vendor's file: the kind, and in a second line the command to type.
+def _command(before: str, name: str, after: str = "") -> str | None:
+    """Return a command with a name in it; None if a shell would take the name for anything else."""
+    command = f"{before}{name}{after}"
+    return command if _NAME.fullmatch(name) and _is_shown(command) else None
 
-    Distributions repack a package for another manager, and its file with it.
+
+def _is_shown(command: str) -> bool:
+    return command.isprintable() and len(command) <= _COMMAND_LENGTH
+
+
+def _read_override(signs: Signs) -> Decision:
+    """Read the vendor's file: the kind, and in a second line the command to type (D-403).
+
+    Distributions repack a package for another manager, and its file with it. A web page can save a file of
+    this name into a folder of downloads: what a user may write names no command.
     """
-    first, *others = [line.strip() for line in text.splitlines()] or [""]
+    first, *others = [line.strip() for line in (signs.override or "").splitlines()] or [""]
     command = next(filter(None, others), None)
+    if command is not None and not (signs.is_override_trusted and _is_shown(command)):
+        command = None
     try:
         kind = Kind(first.lower())
     except ValueError:
         return UNKNOWN
     if kind is Kind.UNKNOWN:  # such as a package manager that has no name here
         return Decision(kind, _MANAGER, command, is_certain=command is not None)
-    if kind in _MANAGERS and kind not in managers:
+    if kind in _MANAGERS and kind not in signs.managers:
         return Decision(Kind.UNKNOWN, _MANAGER, is_certain=False)
+    if kind is Kind.APPIMAGE and not signs.appimage:  # unpacked: there is no file to replace
+        return UNKNOWN
     return Decision(kind, None if kind in PUBLISHED_KINDS else UPDATERS[kind], command)
 
 
@@ -198,11 +248,12 @@ def _decide_package(signs: Signs) -> Decision | None:
 def _decide_system(signs: Signs) -> Decision | None:
     """Decide what a package manager or a set-up of the operating system has installed."""
     if signs.formula is not None:
-        return Decision(Kind.HOMEBREW, UPDATERS[Kind.HOMEBREW], f"brew upgrade {signs.formula}")
+        return Decision(Kind.HOMEBREW, UPDATERS[Kind.HOMEBREW], _command("brew upgrade ", signs.formula))
     if signs.is_in_store:
         return Decision(Kind.UNKNOWN, _MANAGER)
     if signs.scoop is not None:
-        return updated_by(Kind.SCOOP, f"--global {signs.scoop}" if signs.is_for_all else signs.scoop)
+        update = "scoop update --global " if signs.is_for_all else "scoop update "
+        return Decision(Kind.SCOOP, UPDATERS[Kind.SCOOP], _command(update, signs.scoop))
     if signs.winget is not None:
         return updated_by(Kind.WINGET, signs.winget)
     if signs.is_versioned:
@@ -223,20 +274,20 @@ def _decide_python(signs: Signs) -> Decision:
     if signs.is_editable:
         return UNKNOWN
     if signs.pyapp is not None:
-        return Decision(Kind.UNKNOWN, "PyApp", f"{signs.pyapp} self update")
+        return Decision(Kind.UNKNOWN, "PyApp", _command("", signs.pyapp, " self update"))
     if signs.distribution is None:  # a script that nothing has installed, on whatever Python
         return UNKNOWN
-    by_pip = signs.installer in ("pip", "uv")
-    if signs.tool is not None and not (signs.tool is Kind.CONDA and by_pip):
+    # An environment of conda takes packages of pip and of others as well, and conda updates its own alone.
+    if signs.tool is not None and (signs.tool is not Kind.CONDA or signs.installer == "conda"):
         return _decide_tool(signs.tool, signs.distribution, signs)
     if signs.installer == "uv":
-        install = f"uv pip install --python {signs.python} -U {signs.distribution}"
+        install = _command(f"uv pip install --python {signs.python} -U ", signs.distribution)
         return Decision(Kind.UV, UPDATERS[Kind.UV], install if signs.is_from_index else None)
     if signs.installer == "pip":
         # From an index, an app that came as a file may be another one of that name. Where the system manages
         # Python, pip refuses unless it is made to overrule the system.
         is_known = signs.is_from_index and not signs.is_system_python
-        install = f"{signs.python} -m pip install -U {signs.distribution}"
+        install = _command(f"{signs.python} -m pip install -U ", signs.distribution)
         return Decision(Kind.PIP, UPDATERS[Kind.PIP], install if is_known else None)
     if signs.is_system_python:
         return updated_by(Kind.SYSTEM_PYTHON, None)
@@ -246,11 +297,12 @@ def _decide_python(signs: Signs) -> Decision:
 def _decide_tool(tool: Kind, distribution: str, signs: Signs) -> Decision:
     """Decide an app in an environment that a tool has made for it."""
     if signs.is_temporary:
-        latest = f"uvx {distribution}@latest" if tool is Kind.UV else f"pipx run --no-cache {distribution}"
-        return Decision(tool, UPDATERS[tool], latest if signs.is_from_index else None)
+        before, after = ("uvx ", "@latest") if tool is Kind.UV else ("pipx run --no-cache ", "")
+        latest = _command(before, distribution, after) if signs.is_from_index else None
+        return Decision(tool, UPDATERS[tool], latest)
     name = distribution
     if tool is Kind.PIPX:
         name = signs.environment or distribution
         if signs.is_for_all:
-            return Decision(tool, UPDATERS[tool], f"sudo pipx upgrade --global {name}")
+            return Decision(tool, UPDATERS[tool], _command("sudo pipx upgrade --global ", name))
     return updated_by(tool, name)
