@@ -91,6 +91,60 @@ def test_archipelagomw_archipelago_5076(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert not {*variables, "PYTHONHOME"} & set(found)
 
 
+@pytest.mark.parametrize("start", ["a script", "a module", "code with a library"])
+def test_an_appimage_on_the_python_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: str
+) -> None:
+    """Its mount is gone when the app is opened again: no variable names it."""
+    mount = tmp_path / ".mount_PhotoL"
+    (mount / "usr").mkdir(parents=True)
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    if start == "code with a library":
+        monkeypatch.setattr(_environment, "__file__", str(mount / "usr" / "licclient" / "environment.py"))
+    else:
+        monkeypatch.setattr(
+            sys, "argv", [str(mount / ("app.py" if start == "a script" else "lab/__main__.py"))]
+        )
+    values = {
+        "APPDIR": mount,
+        "APPIMAGE": "/opt/Photo.AppImage",
+        "ARGV0": "x",
+        "OWD": "/",
+        "HOME": tmp_path,
+        "PYTHONHOME": mount / "usr",
+        "PYTHONPATH": mount / "usr/lib",
+        "QT_PLUGIN_PATH": mount / "plugins",
+        "LD_LIBRARY_PATH": f"{mount}/usr/lib:/opt/lib",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+    found = clean_environment()
+    assert not [name for name, value in found.items() if str(mount) in value]
+    assert (found["LD_LIBRARY_PATH"], found["HOME"]) == ("/opt/lib", str(tmp_path))
+    assert not {"APPDIR", "APPIMAGE", "ARGV0", "OWD", "PYTHONHOME", "PYTHONPATH"} & set(found)
+
+
+@pytest.mark.parametrize("folder", ["/", "{home}", "{home}/..", "relative", "{home}/../{home.name}/"])
+@pytest.mark.parametrize("name", ["APPDIR", "NUITKA_ONEFILE_DIRECTORY", "_MEIPASS"])
+def test_a_folder_that_is_not_the_bundles(
+    frozen: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, folder: str
+) -> None:
+    """The root or a home in such a variable does not take PATH and HOME from other programs."""
+    home = tmp_path / "home" / "me"
+    home.mkdir(parents=True)
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(sys, "argv", [str(home / "app.py")])
+    place = folder.format(home=home)
+    if name == "_MEIPASS":
+        frozen({}, folder=place)
+    monkeypatch.setenv("PATH", f"{home}/bin:/usr/bin")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv(name, place)
+    found = clean_environment()
+    assert (found["HOME"], found["PATH"]) == (str(home), f"{home}/bin:/usr/bin")
+
+
 @needs_linux
 @pytest.mark.parametrize("chosen", ["{browser} %s", "{browser}", "no-such-browser:{browser} --new '%s'", "'"])
 def test_activitywatch_aw_qt_20(

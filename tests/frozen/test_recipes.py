@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.appimages import can_mount, make_runtime, missing_tools, unmount
 
+from harness.appimages import can_mount, make_runtime, missing_tools, unmount
 from licserver.services.release_files import inspect_file
 
 ROOT = Path(__file__).parents[2]

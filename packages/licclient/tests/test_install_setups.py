@@ -1,5 +1,6 @@
 """Set-ups of Windows up to the script that runs them, and receipts (D-352, D-353); `tests/wine` runs them."""
 
+import errno
 import json
 import os
 import tempfile
@@ -99,6 +100,31 @@ async def test_the_receipt_of_a_set_up_in_vain(
     assert (receipt.version, receipt.obstacle, receipt.code) == ("2.0", obstacle, code)
     assert explain(receipt, "en")
     assert len(spawned) == 2
+
+
+@both
+async def test_an_exit_code_that_cannot_be_read(
+    make_client, store, here, key, spawned, tmp_path, monkeypatch
+):
+    """Nothing is known of it yet: no call raises, nothing is reported, and a later one reads it."""
+    client = make_client(updates=Updates(report_rollbacks=True))
+    store.content, store.digest = SETUP, digest(SETUP)
+    await client.install_update((await client.check_for_update(key)).update, key=key, installation=here)
+    [attempt] = (tmp_path / "state" / "updates").glob("attempt-*")
+    (attempt / "code.txt").write_text("5")
+
+    def fail(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patched:
+        for module in ("licclient._updates.check", "licclient.install._windows_setups"):
+            patched.setattr(f"{module}.read_with_retries", fail)
+        assert (await client.check_for_update(key, force=True)).error is None
+        assert await client.installation_receipt() is None
+        receipt = await make_client(version="2.0").installation_receipt()
+        assert (receipt.is_installed, receipt.code) == (True, None)
+    assert not [request for request in store.service.requests if "rolled-back" in request.path]
+    assert (await client.installation_receipt()).code == 5
 
 
 @both

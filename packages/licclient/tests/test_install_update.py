@@ -408,10 +408,10 @@ async def test_an_outage_installs_nothing(client, store, update_of, image, key, 
 async def test_an_old_instance_does_not_lower_the_version_of_a_folder(client, update_of, root, lay, key):
     """Its dialog was open when another one installed 3.0. One that was rolled back may be installed again."""
     installation = Installation(root)
-    installation.apply(lay("1.0"))
+    program = installation.apply(lay("1.0")).folder / "photo-lab"
     update = await update_of(app("2.0"))
     installation.apply(lay("3.0"))
-    here = installation_of(InstallationKind.FOLDER, root, root / "photo-lab")
+    here = installation_of(InstallationKind.FOLDER, root, program)
     with pytest.raises(InstallationError) as caught:
         await client.install_update(update, key=key, installation=here, restart=False)
     assert caught.value.obstacle is InstallObstacle.NEWER_INSTALLED
@@ -492,8 +492,8 @@ async def test_a_file_of_another_kind_is_not_even_downloaded(client, store, upda
 
 async def test_a_zip_is_the_kind_of_every_folder(client, update_of, root, lay, key):
     """Also of one whose program has no signs, but a pointer above it."""
-    Installation(root).apply(lay("1.0"))
-    here = installation_of(InstallationKind.UNKNOWN, root, root / "photo-lab")
+    program = Installation(root).apply(lay("1.0")).folder / "photo-lab"
+    here = installation_of(InstallationKind.UNKNOWN, root, program)
     update = replace(await update_of(app("2.0")), kind=InstallationKind.FOLDER)
     await client.install_update(update, key=key, installation=here, restart=False)
     assert Installation(root).current.version == "2.0"

@@ -117,6 +117,19 @@ async def test_a_version_that_was_rolled_back_is_reported_once(
     assert reports(service) == [report] * 3
 
 
+async def test_each_of_many_versions_is_reported_once(
+    rolled_back, make_client, service, take_reports, key, root
+):
+    """However many are listed; also after some were installed again and are listed no more."""
+    listed = [f"1.{number}" for number in range(1, 61)]
+    client = make_client(updates=Updates(report_rollbacks=True))
+    take_reports(200, COUNTED)
+    for versions in (listed, listed, [*listed[9:], *listed[9:], "2.1"], listed):
+        (root / "rolled-back.txt").write_text("".join(f"{version}\n" for version in versions))
+        assert (await client.check_for_update(key, force=True)).error is None
+    assert [report["version"] for report in reports(service)] == [*listed, "2.1"]
+
+
 async def test_a_service_without_reports_is_sent_one_only_once(
     rolled_back, make_client, service, take_reports, key
 ):
