@@ -277,12 +277,16 @@ async def test_the_admin_api_publishes_and_finds_each_kind(api):
     assert release["kind"] == "folder"
     sent = form(version="1.1", platform="macos-arm64", file=("app.bin", file_of("nsis")))
     assert "another system" in (await api("POST", path, **sent))[1]["warning"]
+    damaged = file_of("msi")[:40]
+    assert (await api("POST", path, **form(version="1.2", kind="msi", file=("app.msi", damaged))))[0] == 422
+    _, release = await api("POST", path, **form(version="1.2", file=("app.msi", damaged)))
+    assert (release["kind"], release["warning"]) == ("folder", None)
     listed, cursor = [], {}
     while cursor is not None:
         _, page_ = await api("GET", path, params={"limit": "1", **cursor})
         listed += [item["kind"] for item in page_["items"]]
         cursor = {"cursor": page_["next"]} if page_["next"] else None
-    assert sorted(listed) == sorted([*FileKind, "folder", "nsis"])
+    assert sorted(listed) == sorted([*FileKind, "folder", "nsis", "folder"])
 
 
 @pytest.mark.slow
