@@ -43,6 +43,38 @@ def test_a_plan_says_what_will_be_made():
     assert plan.size == 12
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".licclient-confirmed",
+        ".LICCLIENT-Confirmed",
+        ".licclient-starting/x",
+        ".licclient-starting/",
+        ".licclient-x/a/b",
+    ],
+)
+def test_our_own_files_are_left_out(name):
+    """A vendor who packs the folder of an installed version confirms nothing by it, on no disk (D-401)."""
+    mode = stat.S_IFDIR | 0o755 if name.endswith("/") else stat.S_IFREG | 0o755
+    others = [entry("run", file_size=3), entry("a/.licclient-confirmed"), entry(".licclient")]
+    plan = read_plan([entry(name, mode, file_size=4), *others])
+    assert (plan.folders, plan.size, plan.has_program) == (("a",), 3, False)
+    assert [(file.path, file.index) for file in plan.files] == [
+        ("run", 1),
+        ("a/.licclient-confirmed", 2),
+        (".licclient", 3),
+    ]
+    with pytest.raises(UnusableArchiveError, match="holds no file"):
+        read_plan([entry(name, mode)])
+
+
+def test_what_is_left_out_is_no_other_file():
+    """It neither takes a name from a file nor hides a flaw."""
+    read_plan([entry("run"), entry(".licclient-a"), entry(".licclient-A")])
+    with pytest.raises(UnusableArchiveError, match="out of the folder"):
+        read_plan([entry("run"), entry(".licclient-a/../../b")])
+
+
 REFUSED = {name: entry(infos) for name, infos in NAMES.items()} | {
     name: entry("bad", mode) for name, mode in MODES.items()
 }

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import namedtuple
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from stage.archives import HOSTILE, content_of, downloaded, entry, names, pack, zip_of
@@ -16,7 +17,7 @@ from stage.damage import edits
 from stage.meters import bounded
 
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
-from licclient.install import Installation
+from licclient.install import Installation, _unpack
 from licclient.install._unpack import unpack
 
 needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or signals of Unix")
@@ -220,6 +221,57 @@ def test_a_file_that_changed_since_it_was_verified(root, lay, change):
     assert names(root) == set()
 
 
+@needs_unix
+@pytest.mark.parametrize("mode", [0o644, 0o664, 0o646])
+@pytest.mark.parametrize("owner", [0, 1])
+def test_another_user_cannot_change_what_was_verified(root, lay, monkeypatch, mode, owner):
+    """A file that others may write to is unpacked from a copy, whatever they write once it was verified."""
+    good, real = lay("1.1.0"), _unpack.file_digest
+    good.path.chmod(mode)
+    monkeypatch.setattr("os.geteuid", lambda: good.path.stat().st_uid + owner)
+    is_shared = owner or mode != 0o644
+
+    def verified(*arguments: object):
+        digest = real(*arguments)
+        if is_shared:
+            good.path.write_bytes(bytes(good.size))  # in place: the open file sees it
+        return digest
+
+    monkeypatch.setattr(_unpack, "file_digest", verified)
+    folder = Installation(root).apply(good).folder
+    assert content_of(folder)["_internal/version.txt"] == b"1.1.0"
+    assert names(root) == {folder.name}
+
+
+@needs_unix
+@pytest.mark.parametrize("change", [b"", b"more"])
+def test_a_copy_is_verified(root, lay, change):
+    """A shared file of another length or content is refused, and leaves nothing."""
+    bad = lay("1.1.0")
+    bad.path.write_bytes(bad.path.read_bytes()[: -1 if not change else None] + change)
+    bad.path.chmod(0o666)
+    with pytest.raises(UntrustedResponseError):
+        Installation(root).apply(bad)
+    assert names(root) == set()
+
+
+@needs_unix
+def test_a_copy_needs_room(root, lay, monkeypatch):
+    """Without it nothing is begun; a disk that fills up all the same leaves nothing."""
+    shared = lay("1.1.0")
+    shared.path.chmod(0o666)
+
+    def full(*_: object, **__: object):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("require_space", "TemporaryFile"):
+        monkeypatch.setattr(_unpack, name, full)
+        with pytest.raises(OSError, match="No space left"):
+            Installation(root).apply(shared)
+        monkeypatch.undo()
+        assert names(root) == set()
+
+
 def test_a_file_that_was_not_verified_needs_the_apps_word(root, lay):
     """Nothing is unpacked without it; with it, the file must still be the one that was downloaded (D-55)."""
     file = replace(lay("1.1.0"), is_verified=False)
@@ -294,6 +346,81 @@ def test_a_current_version_that_is_gone_is_unpacked_again(root, lay):
     assert installation.current is None
     assert installation.apply(lay("1.0.0")) == first == installation.current
     assert installation.previous is None
+
+
+def test_a_damaged_version_is_replaced_by_one_beside_it(root, lay):
+    """It stays current until the other is whole, also on Windows, where what runs cannot be moved."""
+    installation, newer = Installation(root), lay("1.1.0")
+    first = installation.apply(lay("1.0.0"))
+    folders = [installation.apply(newer).folder]
+    (folders[0] / ".licclient-confirmed").touch()
+    for _ in range(3):
+        (folders[-1] / "photo-lab").unlink()
+        mended = installation.apply(newer)
+        assert mended == installation.current == installation.apply(newer)
+        assert installation.previous == first
+        assert (mended.folder / "photo-lab").exists()
+        assert (mended.folder / ".licclient-confirmed").exists()  # it works here, as it did
+        assert folders[-1].exists()  # it may run
+        folders.append(mended.folder)
+        assert len(names(root)) <= 4
+    assert folders[0] != folders[1] != folders[2]
+    later = installation.apply(lay("1.2.0"))
+    assert names(root) == {later.folder.name, mended.folder.name}
+
+
+def test_a_damaged_version_before_is_replaced_as_well(root, lay):
+    """By hand, as any version that is not current; it is never its own predecessor."""
+    installation, older = Installation(root), lay("1.0.0")
+    first, second = installation.apply(older), installation.apply(lay("1.1.0"))
+    (first.folder / "photo-lab").unlink()
+    mended = installation.apply(older)
+    assert (installation.current, installation.previous) == (mended, second)
+    assert mended.folder != first.folder
+
+
+@pytest.mark.parametrize("name", [".incoming-file", ".discarded-file"])
+def test_a_leftover_may_be_a_file(root, lay, name):
+    """Such as the copy of a download, where a file system gives it a name."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    (root / "versions" / name).write_text("")
+    second = installation.apply(lay("1.1.0"))
+    assert names(root) == {first.folder.name, second.folder.name}
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_what_cannot_be_removed_prevents_no_update(root, lay, monkeypatch, caplog, call):
+    """It is logged, and removed by a later one: the version is current, and nothing raises."""
+    installation, real, calls = Installation(root), Path.iterdir, []
+    installation.apply(lay("1.0.0"))
+
+    def listed(path):
+        calls.append(path)
+        if len(calls) == call:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", listed)
+        made = installation.apply(lay("1.1.0"))
+    assert installation.current == made
+    assert "cannot be removed (Input/output error)" in caplog.text
+    later = installation.apply(lay("1.2.0"))
+    assert names(root) == {made.folder.name, later.folder.name}
+
+
+def test_what_ran_before_stays_for_one_update(root, lay):
+    """It may still run and load more of its files, whatever process installs the next ones."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    (first.folder / ".licclient-confirmed").touch()
+    second = installation.apply(lay("1.1.0"))
+    third = installation.apply(lay("1.2.0"))
+    assert installation.previous == first  # since the second was not confirmed
+    assert names(root) == {first.folder.name, second.folder.name, third.folder.name}
+    fourth = installation.apply(lay("1.3.0"))
+    assert names(root) == {first.folder.name, third.folder.name, fourth.folder.name}
 
 
 def test_leftovers_are_removed_by_the_next_update(root, lay):

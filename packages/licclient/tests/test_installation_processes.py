@@ -138,6 +138,33 @@ def test_the_launcher_starts_what_is_current(root, lay):
     assert start() == "photo-lab 1.0.0 a b c\n"
 
 
+@needs_unix
+@pytest.mark.parametrize("step", ["installed", "begun"])
+def test_an_update_while_the_launcher_starts(root, lay, monkeypatch, step):
+    """It reads the pointer again, once, if the version is gone that it was about to start."""
+    installation, started = Installation(root), []
+    first = installation.apply(lay("1.0.0"))
+    name = "_installed" if step == "installed" else "_begin_start"
+    real = getattr(Installation, name)
+
+    def late(self, *arguments: object):
+        if first.folder.exists():
+            installation.apply(lay("1.1.0"))
+            installation.apply(lay("1.2.0"))
+        return real(self, *arguments)
+
+    def execute(path, *_: object):
+        if not os.path.exists(path):  # noqa: PTH110 - a text
+            raise FileNotFoundError(errno.ENOENT, "No such file", path)
+        started.append(path)
+
+    monkeypatch.setattr(Installation, name, late)
+    monkeypatch.setattr("os.execve", execute)
+    Installation(root).start("photo-lab")
+    assert ["1.2.0-" in path for path in started] == [True]
+    assert not first.folder.exists()
+
+
 def test_nothing_to_start(root, lay):
     """Without a version, or without the program in it, an OSError says so."""
     with pytest.raises(FileNotFoundError, match="No version"):

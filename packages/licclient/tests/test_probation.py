@@ -15,6 +15,7 @@ from licclient.install._probation import (
     Step,
     is_counted,
     is_noted,
+    is_noted_by_mistake,
     is_on_probation,
     next_pointer,
     next_step,
@@ -22,12 +23,12 @@ from licclient.install._probation import (
     without_way_back,
     write_starts,
 )
-from licclient.install._versions import Pointer, folder_name
+from licclient.install._versions import Pointer, folder_names
 
 GOOD, BAD, NEXT = (
-    folder_name(version, digit * 64) for version, digit in (("1.0", "a"), ("1.1", "b"), ("1.2", "c"))
+    folder_names(version, digit * 64)[0] for version, digit in (("1.0", "a"), ("1.1", "b"), ("1.2", "c"))
 )
-REBUILT = folder_name("1.0", "d" * 64)
+REBUILT = folder_names("1.0", "d" * 64)[0]
 ON_PROBATION = Pointer(BAD, GOOD)
 
 
@@ -156,13 +157,41 @@ def test_what_counts(status, counted):
 
 def test_a_version_on_probation_is_no_version_to_go_back_to():
     """The pointer to a third one keeps the good one; otherwise it keeps the one before, as ever."""
-    assert next_pointer(None, NEXT, (), ()) == Pointer(NEXT)
-    assert next_pointer(Pointer(GOOD), NEXT, {GOOD}, ()) == Pointer(NEXT, GOOD)
-    assert next_pointer(ON_PROBATION, NEXT, {GOOD}, ()) == Pointer(NEXT, GOOD)
-    assert next_pointer(ON_PROBATION, NEXT, {GOOD, BAD}, ()) == Pointer(NEXT, BAD)
-    assert next_pointer(ON_PROBATION, NEXT, (), ()) == Pointer(NEXT, BAD)
-    assert next_pointer(ON_PROBATION, NEXT, {GOOD}, {"1.0"}) == Pointer(NEXT, BAD)
-    assert next_pointer(ON_PROBATION, GOOD, {GOOD}, ()) == Pointer(GOOD, BAD)  # installed again, by hand
+    for before, name, confirmed, rolled_back, after in (
+        (None, NEXT, (), (), Pointer(NEXT)),
+        (Pointer(GOOD), NEXT, {GOOD}, (), Pointer(NEXT, GOOD)),
+        (ON_PROBATION, NEXT, {GOOD}, (), Pointer(NEXT, GOOD)),
+        (ON_PROBATION, NEXT, {GOOD, BAD}, (), Pointer(NEXT, BAD)),
+        (ON_PROBATION, NEXT, (), (), Pointer(NEXT, BAD)),
+        (ON_PROBATION, NEXT, {GOOD}, {"1.0"}, Pointer(NEXT, BAD)),
+        (ON_PROBATION, GOOD, {GOOD}, (), Pointer(GOOD, BAD)),  # installed again, by hand
+    ):
+        assert next_pointer(before, name, (name,), confirmed, rolled_back) == after
+
+
+@pytest.mark.parametrize("confirmed", [(), (GOOD,), (BAD,), (GOOD, BAD)])
+def test_a_damaged_version_is_no_other_version(confirmed):
+    """In another folder it has the place of the damaged one, and that is never what is gone back to."""
+    first, second, third = names = tuple(f"1.1-{digit * 16}" for digit in "ef0")
+    assert next_pointer(Pointer(first, GOOD), second, names, confirmed, ()) == Pointer(second, GOOD)
+    assert next_pointer(Pointer(first), third, names, confirmed, ()) == Pointer(third)
+    assert next_pointer(Pointer(NEXT, first), second, names, confirmed, ()) == Pointer(second, NEXT)
+    assert next_pointer(Pointer(first, second), second, names, confirmed, ()) == Pointer(second)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "name", "rolled_back", "expected"),
+    [
+        (Pointer(GOOD, BAD), GOOD, ("1.0",), True),
+        (Pointer(BAD, GOOD), GOOD, ("1.1", "1.0"), True),
+        (Pointer(GOOD), GOOD, ("1.1",), False),
+        (Pointer(GOOD), BAD, ("1.1",), False),  # it runs on after a person has left it
+        (None, GOOD, ("1.0",), False),
+    ],
+)
+def test_a_version_that_works_is_not_on_the_list(pointer, name, rolled_back, expected):
+    """A version that was left stays there; one that only began to be left does not."""
+    assert is_noted_by_mistake(pointer, name, rolled_back) is expected
 
 
 def test_no_way_back():

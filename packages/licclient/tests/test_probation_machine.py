@@ -1,8 +1,10 @@
-"""Any order of updates, starts, crashes, confirmations and deaths (D-360), with an oracle of its own.
+"""Any order of updates, starts, crashes, damage, confirmations and deaths (D-360, D-399, D-400).
 
-The disk is real; programs and signals are not: `test_probation_starts` has them.
+An oracle of its own says what the disk may have. The disk is real; programs and signals are not:
+`test_probation_starts` has them.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -31,6 +33,13 @@ CRASHES = (1, 3, 255, -9, -11, -6, 137, 0xC0000005)
 ORDERLY = (0, -15, 143, -1, -2, 130, 0xC000013A)
 KILLED = None
 """In place of a status: the launcher dies with its program."""
+
+
+FAULTS = ("death", "error", "full disk", "no permission")
+"""What happens at a change of the disk: the process ends, this change fails, or all from this one on do."""
+
+GOOD = frozenset({"1.0", "1.2", "1.9"})
+"""The versions that work, where a scene does not say it otherwise."""
 
 
 class DeathError(BaseException):
@@ -71,6 +80,8 @@ class World:
     folder: Path
     releases: dict[str, object] = field(default_factory=dict)
     changes_left: int | None = None
+    fault: str = "death"
+    is_cut: bool = False
     ran: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -85,43 +96,70 @@ class World:
         return self.releases[version]
 
     def folder_of(self, version: str) -> Path:
-        """Return the folder of a version."""
-        return self.root / "versions" / f"{version}-{self.release(version).sha256[:16]}"
+        """Return the folder of a version: that of the pointer, or else one that is there."""
+        digest = self.release(version).sha256
+        names = [f"{version}-{digest[start : start + 16]}" for start in (0, 16, 32)]
+        folders = [self.root / "versions" / name for name in names]
+        return min(folders, key=lambda path: (path.name not in self.lines("current.txt"), not path.exists()))
+
+    def lines(self, name: str) -> list[str]:
+        """Read a file of names."""
+        path = self.root / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def is_damaged(self, version: str) -> bool:
+        """Return whether `damage` was done to a version that is there."""
+        return not (self.folder_of(version) / "version.txt").exists()
+
+    def damage(self, version: str) -> None:
+        """Take a file away that the program does not need."""
+        (self.folder_of(version) / "version.txt").unlink(missing_ok=True)
 
     def change(self) -> None:
-        """Die, if it is time."""
-        if self.changes_left is not None:
-            self.changes_left -= 1
-            if self.changes_left < 0:
-                raise DeathError
+        """Die, or fail, if it is time."""
+        if self.changes_left is None:
+            return
+        self.changes_left -= 1
+        if self.changes_left >= 0 or (self.fault == "error" and self.is_cut):
+            return
+        self.is_cut = True
+        if self.fault == "death":
+            raise DeathError
+        number = {"error": errno.EIO, "full disk": errno.ENOSPC}.get(self.fault, errno.EACCES)
+        raise OSError(number, os.strerror(number))
 
     def read(self) -> State:
         """Read the disk by other code than ours."""
-
-        def lines(name: str) -> list[str]:
-            path = self.root / name
-            return path.read_text().splitlines() if path.exists() else []
-
-        current, back, *_ = [*(name.rpartition("-")[0] for name in lines("current.txt")), None]
+        names = self.lines("current.txt")
+        current, back, *_ = [*(name.rpartition("-")[0] for name in names), None]
         pair = frozenset(filter(None, (current, back)))
-        confirmed = {name for name in pair if (self.folder_of(name) / ".licclient-confirmed").exists()}
+        confirmed = {name for name in pair if (self.folder_of(name) / ".licclient-confirmed").is_file()}
         file = self.root / "probation.txt"
-        match = re.fullmatch(r"1\n(.+)-[0-9a-f]{16}\n(\d)\n", file.read_text() if file.exists() else "")
-        counted = (match[1], int(match[2])) if match else None
+        match = re.fullmatch(r"1\n((.+)-[0-9a-f]{16})\n(\d)\n", file.read_text() if file.exists() else "")
+        # A damaged copy's starts are not those of the one in its place.
+        counted = (match[2], int(match[3])) if match and (match[1] in names or match[2] not in pair) else None
         is_torn = file.exists() and match is None
-        return State(
-            current, back, frozenset(confirmed), frozenset(lines("rolled-back.txt")), counted, is_torn
-        )
+        noted = frozenset(self.lines("rolled-back.txt"))
+        return State(current, back, frozenset(confirmed), noted, counted, is_torn)
 
     @contextmanager
-    def dying(self, changes: int | None):
-        """Let each process within the block die before so many changes of the disk."""
-        self.changes_left = changes
+    def cut(self, changes: int | None, fault: str = "death"):
+        """Let each process within the block die, or fail, at so many changes of the disk."""
+        self.changes_left, self.fault, self.is_cut = changes, fault, False
         try:
-            with suppress(DeathError):
+            with suppress(DeathError), self.failing():
                 yield
         finally:
             self.changes_left = None
+
+    @contextmanager
+    def failing(self):
+        """Let the app's process go on where the disk fails it."""
+        try:
+            yield
+        except OSError:
+            if not self.is_cut:
+                raise
 
     @contextmanager
     def running(self, version: str):
@@ -136,7 +174,7 @@ class World:
             version = path.parent.name.rpartition("-")[0]
             self.ran.append(version)
             if confirms:
-                with self.running(version):
+                with self.running(version), self.failing():
                     self.installation.confirm()
             for _ in range(clicks):
                 self.start(1)
@@ -160,13 +198,34 @@ class World:
         ):
             self.installation.start("photo-lab")
 
+    def use(self, good: frozenset[str] = GOOD, times: int = 4) -> str:
+        """Start the app so often, where good versions confirm and others crash; return the last that ran."""
+
+        def run_watched(path, _):
+            version = path.parent.name.rpartition("-")[0]
+            self.ran.append(version)
+            if version not in good:
+                return 3, False
+            with mock.patch("sys.argv", [str(path)]):
+                self.installation.confirm()
+            return 0, False
+
+        launch = import_module("licclient.install._launch")
+        for _ in range(times):
+            with (
+                mock.patch.object(launch, "run_watched", run_watched),
+                mock.patch("os.execve", lambda path, *_: run_watched(Path(path), None)),
+            ):
+                self.installation.start("photo-lab")
+        return self.ran[-1]
+
 
 @contextmanager
 def world_on_disk():
     """Make a world whose changes of the disk are counted, and never wait for the disk."""
     folder = Path(tempfile.mkdtemp())
     world = World(folder)
-    real = {name: getattr(Path, name) for name in ("replace", "unlink", "rename")}
+    real = {name: getattr(os, name) for name in ("replace", "unlink", "rename", "mkdir", "rmdir")}
     real_open = os.open
 
     def counted(name):
@@ -189,7 +248,8 @@ def world_on_disk():
             os.ftruncate(file.fileno(), size // 2)  # torn
             raise
 
-    patches = [mock.patch.object(Path, name, counted(name)) for name in real]
+    patches = [mock.patch.object(os, name, counted(name)) for name in real]
+    patches += [mock.patch("licclient._core.storage.sleep")]
     patches += [mock.patch("os.open", opened), mock.patch("licclient._core.storage.sync_file", synced)]
     patches += [mock.patch(f"licclient.install{part}.sync_folder") for part in ("", "._unpack")]
     patches += [mock.patch("licclient.install._unpack.sync_file")]
@@ -209,9 +269,7 @@ def world_on_disk():
 def states_of_start(state: State, status: int | None, *, confirms: bool) -> tuple[list[State], str]:
     """Return them, the last of which is the end; and the version that must run."""
     if not state.is_protected:
-        if confirms:
-            return [state, replace(state, confirmed=state.confirmed | {state.current})], state.current
-        return [state], state.current
+        return [state, *states_of_mark(state, state.current)] if confirms else [state], state.current
     if state.starts >= 2:
         noted = replace(state, noted=state.noted | {state.current})
         return [
@@ -221,23 +279,33 @@ def states_of_start(state: State, status: int | None, *, confirms: bool) -> tupl
         ], (state.back or "")
     states = [state, replace(state, counted=(state.current, state.starts + 1))]
     if confirms:
-        states.append(replace(states[-1], confirmed=state.confirmed | {state.current}))
+        # The first two where it could not be counted.
+        states[1:1] = states_of_mark(state, state.current)
+        states += states_of_mark(states[-1], state.current)
     if status is not KILLED and status in ORDERLY:
         states.append(replace(states[-1], counted=(state.current, state.starts)))
     return states, state.current
 
 
-def states_of_update(state: State, version: str) -> list[State]:
+def states_of_mark(state: State, version: str) -> list[State]:
+    """Return the states after a version of the pointer was confirmed: it works, whatever was noted."""
+    marked = replace(state, confirmed=state.confirmed | {version})
+    return [marked, replace(marked, noted=marked.noted - {version})]
+
+
+def states_of_update(state: State, version: str, *, is_damaged: bool = False) -> list[State]:
     """Return the states while a version is installed."""
-    if version == state.current:
+    if version == state.current and not is_damaged:
         return [state]
-    back = state.current
-    if replace(state, is_torn=False).is_protected and state.back != version:
+    back = state.back if version == state.current else state.current
+    if version not in (state.current, state.back) and replace(state, is_torn=False).is_protected:
         back = state.back
-    forgotten = replace(state, counted=None, is_torn=False)
-    unmarked = replace(forgotten, confirmed=state.confirmed - {version})
-    moved = replace(unmarked, current=version, back=back, confirmed=unmarked.confirmed & {version, back})
-    return [state, forgotten, unmarked, moved, replace(moved, noted=moved.noted - {version})]
+    known = replace(state, noted=state.noted - (state.confirmed & {back}))
+    forgotten = replace(known, counted=None, is_torn=False)
+    moved = replace(forgotten, current=version, back=back, confirmed=state.confirmed & {version, back})
+    # One that was damaged stays confirmed where it was current; any other begins anew.
+    anew = moved if version == state.current else replace(moved, confirmed=moved.confirmed - {version})
+    return [state, known, forgotten, moved, anew, replace(anew, noted=anew.noted - {version})]
 
 
 def states_of_roll_back(state: State) -> list[State]:
@@ -261,14 +329,14 @@ def states_of_confirmation(state: State, version: str, *, no_way_back: bool) -> 
         states.append(replace(state, back=version, confirmed=state.confirmed & {state.current}))
     last = states[-1]
     if version in (last.current, last.back):
-        states.append(replace(last, confirmed=last.confirmed | {version}))
+        states += states_of_mark(last, version)
     return states
 
 
 class ProbationMachine(RuleBasedStateMachine):
     """Plays versions, starts, deaths and confirmations; after each step the disk is as the oracle says."""
 
-    deaths = st.one_of(st.none(), st.integers(0, 14))
+    deaths = st.one_of(st.none(), st.tuples(st.integers(0, 25), st.sampled_from(FAULTS)))
 
     @initialize()
     def install(self):
@@ -284,9 +352,13 @@ class ProbationMachine(RuleBasedStateMachine):
         if hasattr(self, "context"):
             self.context.__exit__(None, None, None)
 
-    def ended(self, states: list[State], death: int | None, *, died: bool) -> None:
+    def cut(self, death: tuple[int, str] | None):
+        """Cut what is done within the block, unless there is no death."""
+        return self.world.cut(*(death or (None,)))
+
+    def ended(self, states: list[State], death: tuple[int, str] | None, *, died: bool) -> None:
         """Compare the disk with what may be there."""
-        is_dead = died or (self.world.changes_left is not None) or death is not None
+        is_dead = died or death is not None
         state = self.world.read()
         assert state in (states if is_dead else states[-1:])
         self.state = state
@@ -300,13 +372,14 @@ class ProbationMachine(RuleBasedStateMachine):
         """Start the app: it runs, in the version that the oracle names, unless the launcher dies."""
         states, version = states_of_start(self.state, outcome, confirms=confirms)
         self.world.ran.clear()
-        with self.world.dying(death):
+        with self.cut(death):
             self.world.start(outcome, confirms=confirms)
         if death is None:
             assert self.world.ran == [version]
         if self.world.ran:
-            assert self.world.ran == [version]
-            self.running = version
+            # What cannot be locked is not counted, nor a reason to go back.
+            assert self.world.ran in ([version], [self.state.current] if self.world.is_cut else [version])
+            self.running = self.world.ran[0]
         self.ended(states, death, died=outcome is KILLED)
 
     @rule(clicks=st.integers(1, 3))
@@ -325,15 +398,21 @@ class ProbationMachine(RuleBasedStateMachine):
         """Install a version: mostly a new one, or one that was there before."""
         self.number += older == 0
         version = f"1.{max(self.number - older, 0)}"
-        states = states_of_update(self.state, version)
-        with self.world.running(self.running), self.world.dying(death):
+        states = states_of_update(self.state, version, is_damaged=self.world.is_damaged(version))
+        with self.world.running(self.running), self.cut(death):
             self.world.installation.apply(self.world.release(version))
         self.ended(states, death, died=False)
+
+    @rule(is_current=st.booleans())
+    def damage(self, is_current):
+        """Take a file of a version away, as a virus scanner does."""
+        self.world.damage(self.state.current if is_current else self.state.back or self.state.current)
+        assert self.world.read() == self.state
 
     @rule(death=deaths)
     def roll_back(self, death):
         """Go back by hand."""
-        with self.world.dying(death):
+        with self.cut(death):
             self.world.installation.roll_back()
         self.ended(states_of_roll_back(self.state), death, died=False)
 
@@ -342,7 +421,7 @@ class ProbationMachine(RuleBasedStateMachine):
     def confirm_late(self, no_way_back, death):
         """Confirm by the version that runs, though others were installed meanwhile."""
         states = states_of_confirmation(self.state, self.running, no_way_back=no_way_back)
-        with self.world.running(self.running), self.world.dying(death):
+        with self.world.running(self.running), self.cut(death):
             self.world.installation.confirm(no_way_back=no_way_back)
         self.ended(states, death, died=False)
 
@@ -399,45 +478,102 @@ def confirmed(world, *, no_way_back=False):
         world.installation.confirm(no_way_back=no_way_back)
 
 
+def works(world):
+    """Install a second version that works, after the first."""
+    good(world)
+    world.installation.apply(world.release("1.2"))
+    world.start(0, confirms=True)
+
+
+def left(world):
+    """Go back from it by hand."""
+    works(world)
+    world.installation.roll_back()
+
+
+def damaged(world, version, before=works):
+    """Take a file of a version away, and note the starts of one on probation."""
+    before(world)
+    world.damage(version)
+
+
+def applied(version):
+    """Return the installation of a version."""
+    return lambda world: world.installation.apply(world.release(version))
+
+
 SCENES = {
-    # what was before; what is done; which versions may run at the next start
-    "the first start": (lambda w: bad(w, 0), lambda w: w.start(3), {"1.1"}),
-    "a start in order": (lambda w: bad(w, 1), lambda w: w.start(0), {"1.1", "1.0"}),
-    "the second start": (lambda w: bad(w, 1), lambda w: w.start(3), {"1.1", "1.0"}),
-    "going back": (lambda w: bad(w, 2), lambda w: w.start(0), {"1.0"}),
-    "a person goes back": (lambda w: bad(w, 0), lambda w: w.installation.roll_back(), {"1.1", "1.0"}),
-    "the next one": (lambda w: bad(w, 1), lambda w: w.installation.apply(w.release("1.2")), {"1.1", "1.2"}),
-    "after two": (
-        lambda w: bad(w, 2),
-        lambda w: w.installation.apply(w.release("1.2")),
-        {"1.0", "1.1", "1.2"},
+    # what was before; what is done; which versions may run at the next start; and at last
+    "the first start": (lambda w: bad(w, 0), lambda w: w.start(3), {"1.1"}, {"1.0"}),
+    "a start in order": (lambda w: bad(w, 1), lambda w: w.start(0), {"1.1", "1.0"}, {"1.0"}),
+    "the second start": (lambda w: bad(w, 1), lambda w: w.start(3), {"1.1", "1.0"}, {"1.0"}),
+    "going back": (lambda w: bad(w, 2), lambda w: w.start(0), {"1.0"}, {"1.0"}),
+    "a person goes back": (
+        lambda w: bad(w, 0),
+        lambda w: w.installation.roll_back(),
+        {"1.1", "1.0"},
+        {"1.0"},
     ),
-    "a confirmation": (lambda w: bad(w, 1), confirmed, {"1.1"}),
-    "no way back": (lambda w: bad(w, 1), lambda w: confirmed(w, no_way_back=True), {"1.1"}),
+    "a person goes back from what works": (
+        works,
+        lambda w: w.installation.roll_back(),
+        {"1.2", "1.0"},
+        {"1.2", "1.0"},
+    ),
+    "the next one": (lambda w: bad(w, 1), applied("1.2"), {"1.1", "1.2"}, {"1.0", "1.2"}),
+    "after two": (lambda w: bad(w, 2), applied("1.2"), {"1.0", "1.1", "1.2"}, {"1.0", "1.2"}),
+    "what was left, again": (left, applied("1.2"), {"1.0", "1.2"}, {"1.0", "1.2"}),
+    "the good one, again": (lambda w: bad(w, 1), applied("1.0"), {"1.0", "1.1"}, {"1.0"}),
+    "the current one, damaged": (lambda w: damaged(w, "1.2"), applied("1.2"), {"1.2"}, {"1.2"}),
+    "the only one, damaged": (lambda w: damaged(w, "1.0", good), applied("1.0"), {"1.0"}, {"1.0"}),
+    "the one before, damaged": (
+        lambda w: damaged(w, "1.0", lambda w: bad(w, 1)),
+        applied("1.0"),
+        {"1.0", "1.1"},
+        {"1.0"},
+    ),
+    "the one on probation, damaged": (
+        lambda w: damaged(w, "1.1", lambda w: bad(w, 1)),
+        applied("1.1"),
+        {"1.1"},
+        {"1.0"},
+    ),
+    "a confirmation": (lambda w: bad(w, 1), confirmed, {"1.1"}, {"1.1"}),
+    "no way back": (lambda w: bad(w, 1), lambda w: confirmed(w, no_way_back=True), {"1.1"}, {"1.1"}),
 }
 
 
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("scene", SCENES)
-def test_each_write_cut_at_each_point(scene):
-    """Whatever a death leaves, the app starts, the good version is there, and what was begun is finished."""
-    before, act, versions = SCENES[scene]
-    deaths = 0
+@pytest.mark.sampled(16, "scene")
+def test_each_change_cut_at_each_point(scene, fault):
+    """Whatever is left, a version that works runs in the end, and again after the next bad release."""
+    before, act, first, last = SCENES[scene]
+    good = GOOD | last
+    cut = 0
     while True:
         with world_on_disk() as world:
             before(world)
-            with world.dying(deaths):
+            pointer, result = world.lines("current.txt"), None
+            with world.cut(cut, fault):
                 act(world)
-                break
+                result = world.lines("current.txt")
+            is_whole = not world.is_cut
+            # What raised has changed nothing; but without a way back nothing goes back, whatever follows.
+            is_raised = result is None and fault != "death" and scene != "no way back"
+            assert not is_raised or world.lines("current.txt") == pointer
             world.ran.clear()
-            for _ in range(4):
-                world.start(3)
-            assert world.ran[0] in versions
-            assert (world.folder_of("1.0") / ".licclient-confirmed").exists() or scene == "no way back"
-            state = world.read()
-            is_left = world.ran[-1] == "1.0"
-            assert is_left == (state.current == "1.0")
-            assert not is_left or (state.noted and state.back is None)
-            world.installation.apply(world.release("1.9"))  # nothing of the dead is in the way
-            assert world.read().current == "1.9"
-        deaths += 1
-    assert deaths >= 1
+            version = world.use(good)
+            assert world.ran[0] in first
+            assert version in last
+            assert world.use(good) == version
+            world.installation.apply(world.release("6.6"))  # nothing of the dead is in the way
+            assert world.ran[-1] == version
+            assert world.use(good) == version
+            assert world.lines("rolled-back.txt")[-1] == "6.6"
+            world.installation.apply(world.release("1.9"))
+            assert world.use(good) == "1.9"
+        if is_whole:
+            break
+        cut += 1
+    assert cut >= 1

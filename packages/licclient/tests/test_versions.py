@@ -1,12 +1,15 @@
 """Which version is current, and which are unused (D-81): pure."""
 
+from dataclasses import fields
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient.install._versions import (
     Pointer,
-    folder_name,
+    folder_names,
     leftovers,
     read_pointer,
     version_of,
@@ -14,7 +17,7 @@ from licclient.install._versions import (
 )
 
 OLD, NEW, THIRD = (
-    folder_name(version, digit * 64) for version, digit in (("1.0", "a"), ("1.1", "b"), ("2", "c"))
+    folder_names(version, digit * 64)[0] for version, digit in (("1.0", "a"), ("1.1", "b"), ("2", "c"))
 )
 
 
@@ -28,9 +31,17 @@ OLD, NEW, THIRD = (
 )
 def test_a_folder_is_named_after_version_and_archive(version, folder):
     """People can read it, and another archive of the same version is another folder."""
-    assert folder_name(version, "ab" * 32) == folder
+    assert folder_names(version, "ab" * 32)[0] == folder
     assert folder.startswith(version_of(folder))
-    assert folder_name(version, "cd" * 32) != folder
+    assert folder_names(version, "cd" * 32) != folder_names(version, "ab" * 32)
+
+
+def test_a_version_may_have_more_folders_than_a_pointer():
+    """One of them is free, whatever is damaged; all can be read, and belong to the version."""
+    names = folder_names("1.0", sha256(b"").hexdigest())
+    assert len(set(names)) == len(names) > len(fields(Pointer))
+    assert {version_of(name) for name in names} == {"1.0"}
+    assert {read_pointer(write_pointer(Pointer(name))) for name in names} == set(map(Pointer, names))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +57,7 @@ def test_a_folder_is_named_after_version_and_archive(version, folder):
 def test_what_names_no_folder(version, sha256):
     """What comes from outside cannot lead elsewhere."""
     with pytest.raises(ValueError, match=r"^(version|sha256) must be"):
-        folder_name(version, sha256)
+        folder_names(version, sha256)
 
 
 @pytest.mark.parametrize("pointer", [Pointer(OLD), Pointer(NEW, OLD)])

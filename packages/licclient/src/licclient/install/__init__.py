@@ -17,7 +17,8 @@ The app's own folder has a folder for each version, and a pointer to the one tha
         └── 1.1.0-0c4de81f7a55b392/
 
 A folder gets its name in `versions` when it is complete, and the pointer is replaced atomically: a process
-that is killed at any moment leaves either the old version current or the new one.
+that is killed at any moment leaves either the old version current or the new one. That holds for a damaged
+version as well: it is unpacked into another folder (D-399).
 
 An app that calls `confirm` when its main window stands is protected from a release that does not start: after
 two starts without it the launcher goes back.
@@ -25,11 +26,11 @@ two starts without it the launcher goes back.
 
 import errno
 import os
+import stat
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,6 +71,7 @@ from licclient.install._probation import (
     Step,
     is_counted,
     is_noted,
+    is_noted_by_mistake,
     next_pointer,
     next_step,
     read_starts,
@@ -81,7 +83,7 @@ from licclient.install._versions import (
     DRAFT,
     POINTER,
     Pointer,
-    folder_name,
+    folder_names,
     leftovers,
     read_pointer,
     version_of,
@@ -211,21 +213,22 @@ class Installation:
                 "The file was not verified, because the service sent no digest of it. "
                 "To install it all the same, pass allow_unverified=True."
             )
-        name = folder_name(downloaded.version, downloaded.sha256)
+        names = folder_names(downloaded.version, downloaded.sha256)
         with self._alone():
             before = self._pointer()
+            current = None if before is None else before.current
+            if current in names and self._is_whole(downloaded, current):
+                self._clean_up(None)  # this is no update: what ran before the current version may run on
+                return Installed(version_of(current), self._versions / current)
             self._clean_up(before)  # first: what the dead left may be the room that is needed
-            if not self._is_whole(downloaded, name):
-                runs = before is not None and _has_program(self._versions / before.current)
+            name = next(
+                (name for name in names if name != current and self._is_whole(downloaded, name)), None
+            )
+            if name is None:
+                name = self._choose_name(names, before)
+                runs = current is not None and _has_program(self._versions / current)
                 self._unpack(downloaded, name, demand_program=runs)
-            if before is None or before.current != name:
-                after = next_pointer(before, name, *self._records(before))
-                self._forget_starts(name)
-                self._write(POINTER, write_pointer(after))
-                with suppress(OSError):  # the version is current, whatever is noted about it
-                    self._note_rolled_back(version_of(name), is_rolled_back=False)
-                # Without a pointer before, the needed versions are unknown until the next update.
-                self._clean_up(after if before is not None else None)
+            self._make_current(name, names, before)
             return Installed(version_of(name), self._versions / name)
 
     def roll_back(self) -> Installed | None:
@@ -258,9 +261,10 @@ class Installation:
     def confirm(self, *, no_way_back: bool = False) -> Installed | None:
         """Report that the running version works: call it at each start, when the main window stands.
 
-        Only the first call for a version writes. From the first version that does so on, each later one is on
-        probation until it does: after two starts without it the launcher makes the version before current
-        again. So an app that once began must go on.
+        Only the first call for a version writes, and one after an interrupted `roll_back` or `apply`, which
+        takes it off the list of those that were rolled back. From the first version that does so on, each
+        later one is on probation until it does: after two starts without it the launcher makes the version
+        before current again. So an app that once began must go on.
 
         Args:
             no_way_back: This version is about to change the user's data so that the one before cannot read
@@ -285,9 +289,14 @@ class Installation:
                     self._write(POINTER, write_pointer(without_way_back(pointer, name)))
         if not self._is_confirmed(name):
             self._mark_confirmed(name)
+        with suppress(OSError):  # it is confirmed, and the next `apply` takes it off the list as well
+            if self._is_noted_by_mistake(name):
+                with self._alone(START_SECONDS):
+                    if self._is_noted_by_mistake(name):
+                        self._note_rolled_back(version_of(name), is_rolled_back=False)
         return self._installed(name)
 
-    def start(self, program: str, arguments: Sequence[str] = ()) -> int:  # noqa: RET503 - exec does not return
+    def start(self, program: str, arguments: Sequence[str] = ()) -> int:
         """Run a program of the current version: for the launcher, which does nothing else.
 
         If the version is on probation, its start is counted; after two that were not confirmed, the version
@@ -305,10 +314,21 @@ class Installation:
             OSError: There is no current version, or no such program in it; or the folder cannot be read.
         """
         check_program(program, arguments)
-        installed = self.current
+        installed, path = self.current, disk_name(program)
+        try:
+            return self._start(installed, path, arguments)
+        except FileNotFoundError:
+            later = self.current
+            if later is None or later == installed:
+                raise
+            return self._start(later, path, arguments)  # an update has removed the other one meanwhile
+
+    def _start(  # noqa: RET503 - exec does not return
+        self, installed: Installed | None, path: str, arguments: Sequence[str]
+    ) -> int:
         if installed is None:
             raise FileNotFoundError(errno.ENOENT, "No version of the app is installed", str(self._folder))
-        path, name = disk_name(program), installed.folder.name
+        name = installed.folder.name
         with ExitStack() as stack:
             step, starts = self._begin_start(name, path, stack)
             if step is Step.COUNT:
@@ -330,8 +350,10 @@ class Installation:
         try:
             if self._next_step(name, program)[0] is Step.START:
                 return Step.START, 0
+            lock = self._versions / name / STARTING
+            _remove_unless_plain(lock)
             # Another launcher that waits for this version has counted: this is a second instance.
-            stack.enter_context(create_lock(self._versions / name / STARTING, 0))
+            stack.enter_context(create_lock(lock, 0))
             step, starts = self._next_step(name, program)  # what it wrote meanwhile
             if step is Step.COUNT:
                 self._write(STARTS, write_starts(name, starts + 1))
@@ -395,18 +417,46 @@ class Installation:
         return [name for name in names if name and self._is_confirmed(name)], read_rolled_back(self._folder)
 
     def _is_confirmed(self, name: str) -> bool:
-        return look_at(self._versions / name / CONFIRMED) is not None
+        return _is_plain(self._versions / name / CONFIRMED)
+
+    def _is_noted_by_mistake(self, name: str) -> bool:
+        return is_noted_by_mistake(self._pointer(), name, read_rolled_back(self._folder))
 
     def _mark_confirmed(self, name: str) -> None:
         folder = self._versions / name
+        _remove_unless_plain(folder / CONFIRMED)
         with suppress(FileExistsError):  # another process of the same version
             os.close(os.open(folder / CONFIRMED, os.O_WRONLY | NEW_FILE, 0o666))
         sync_folder(folder)
 
-    def _forget_starts(self, name: str) -> None:
-        """Put a version on probation anew, also one that was rolled back and is applied again."""
-        for path in (self._folder / STARTS, self._versions / name / CONFIRMED):
-            repeat(partial(path.unlink, missing_ok=True))
+    def _make_current(self, name: str, names: Collection[str], before: Pointer | None) -> None:
+        """Make a whole version current, on probation anew unless it replaces a damaged copy that was current.
+
+        `names` are all folders that its archive may have. Whatever is cut off here, the next start runs a
+        version that works, and goes back to one (D-399, D-400): until the pointer is replaced the version
+        before keeps its protection, and from then on nothing raises.
+        """
+        confirmed, rolled_back = self._records(before)
+        after = next_pointer(before, name, names, confirmed, rolled_back)
+        if after.previous is not None and after.previous in confirmed:
+            self._note_rolled_back(version_of(after.previous), is_rolled_back=False)
+        is_repaired = before is not None and before.current in names and before.current in confirmed
+        mark = self._versions / name / CONFIRMED
+        has_mark = look_at(mark) is not None
+        if is_repaired:
+            self._mark_confirmed(name)
+        _erase(self._folder / STARTS)
+        self._write(POINTER, write_pointer(after))
+        with suppress(OSError):  # the version is current, whatever is noted about it
+            if has_mark and not is_repaired:  # not earlier: the one before may go back to this version
+                _erase(mark)
+            self._note_rolled_back(version_of(name), is_rolled_back=False)
+        # Without a pointer before, the needed versions are unknown until the next update. A version that was
+        # current may still run, whatever process installs this one.
+        if before is None:
+            self._clean_up(None)
+        else:
+            self._clean_up(after, before.current)
 
     def _leads_back(self, name: str) -> bool:
         pointer = self._pointer()
@@ -460,7 +510,7 @@ class Installation:
             _unpack_module.unpack(downloaded.path, downloaded.size, downloaded.sha256, draft)
             if demand_program:
                 _demand_program(draft)
-            if is_folder(self._versions / name):  # a damaged version
+            if is_folder(self._versions / name):  # damaged, and the pointer does not lead to it
                 self._discard(name)
             replace_file(draft, self._versions / name, FOLDER_PAUSES)
         except BaseException:
@@ -475,14 +525,26 @@ class Installation:
             return False
         return _unpack_module.is_unpacked(downloaded.path, downloaded.size, downloaded.sha256, folder)
 
-    def _clean_up(self, pointer: Pointer | None) -> None:
-        """Remove unneeded versions; one that runs on Windows cannot be removed, and stays whole."""
-        names = [path.name for path in self._versions.iterdir()]
+    def _choose_name(self, names: Collection[str], before: Pointer | None) -> str:
+        """Return the name for a new folder: never that of a damaged one in the pointer (D-399)."""
+        kept = () if before is None else (before.current, before.previous)
+        return next(name for name in names if name not in kept or look_at(self._versions / name) is None)
+
+    def _clean_up(self, pointer: Pointer | None, *needed: str) -> None:
+        """Remove unneeded versions; one that runs on Windows cannot be removed, and stays whole.
+
+        What fails is logged, and done by the next update.
+        """
         try:
-            running = self._running()
-        except OSError:  # the needed versions are unknown until the next update
+            names = [path.name for path in self._versions.iterdir()]
+            running = self._running()  # else the needed versions are unknown
+        except OSError as problem:
+            reason = problem.strerror or type(problem).__name__
+            logging.getLogger("licclient").warning(
+                "Old versions cannot be removed (%s): %s", reason, self._versions
+            )
             return
-        for name in leftovers(pointer, names, running):
+        for name in leftovers(pointer, names, {*running, *needed}):
             with suppress(OSError):
                 self._discard(name)
 
@@ -575,5 +637,30 @@ def _has_program(folder: Path) -> bool:
     return any(path.lstat().st_mode & 0o111 for path in paths)
 
 
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):  # a file
+        path.unlink(missing_ok=True)
+
+
+def _is_plain(path: Path) -> bool:
+    status = look_at(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def _remove_unless_plain(path: Path) -> None:
+    """Remove what is in the place of a file: a folder there would end the counting of starts (D-401)."""
+    if not _is_plain(path):
+        _erase(path)
+
+
+def _erase(path: Path) -> None:
+    """Remove a file, or whatever is in its place."""
+
+    def erase() -> None:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    repeat(erase)

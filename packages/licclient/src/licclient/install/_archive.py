@@ -32,6 +32,9 @@ MAX_DEPTH: Final = 64
 MAX_PART_BYTES: Final = 255
 """The longest single name, in UTF-8, as of common file systems."""
 
+OWN: Final = ".licclient-"
+"""How our own files at the top of a version's folder begin: those of an archive are left out (D-401)."""
+
 STORED: Final = 0
 DEFLATED: Final = 8
 """The two methods that every zip tool writes, and whose memory is bounded; LZMA may ask for gigabytes."""
@@ -112,6 +115,8 @@ def read_plan(entries: Sequence[ZipEntry]) -> Plan:
     for index, entry in enumerate(entries):
         parts, is_folder = _read_name(entry)
         mode = _read_mode(entry, is_folder=is_folder)
+        if _folded(parts[0]).startswith(OWN):  # a vendor has packed the folder of an installed version
+            continue
         length += _add_folders(folders, parts if is_folder else parts[:-1])
         check_directory(length)
         _check_count(len(folders) + len(files))

@@ -98,17 +98,23 @@ def is_counted(status: int, *, was_asked: bool) -> bool:
 
 
 def next_pointer(
-    before: Pointer | None, name: str, confirmed: Collection[str], rolled_back: Collection[str]
+    before: Pointer | None,
+    name: str,
+    names: Collection[str],
+    confirmed: Collection[str],
+    rolled_back: Collection[str],
 ) -> Pointer:
     """Return the pointer to a new version; the one before it is the last that was confirmed.
 
     So two bad versions in a row end at the good one: what is on probation is no version to go back to.
+    `names` are all folders that its archive may have: a damaged one is no other version.
     """
     if before is None:
         return Pointer(name)
-    if before.previous != name and is_on_probation(before, confirmed, rolled_back):
-        return Pointer(name, before.previous)
-    return Pointer(name, before.current)
+    is_repaired = before.current in names
+    is_kept = before.previous not in names and is_on_probation(before, confirmed, rolled_back)
+    previous = before.previous if is_repaired or is_kept else before.current
+    return Pointer(name, None if previous in names else previous)
 
 
 def without_way_back(pointer: Pointer, running: str) -> Pointer:
@@ -122,3 +128,12 @@ def is_noted(current: str, previous: str) -> bool:
     Not if the one before has the same number, as after a file was replaced: that would name the good one.
     """
     return version_of(current) != version_of(previous)
+
+
+def is_noted_by_mistake(pointer: Pointer | None, confirmed: str, rolled_back: Collection[str]) -> bool:
+    """Return whether a version that was confirmed is noted as bad: `roll_back` was interrupted (D-400).
+
+    Nothing would go back into it from the next one. A version that the pointer does not name was left.
+    """
+    names = () if pointer is None else (pointer.current, pointer.previous)
+    return confirmed in names and version_of(confirmed) in rolled_back

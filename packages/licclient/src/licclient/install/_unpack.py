@@ -7,10 +7,11 @@ Only stored and deflated entries get this far, so memory stays small.
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import file_digest
 from io import BufferedReader, FileIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Final
 from zipfile import ZipFile
 
@@ -18,6 +19,7 @@ from licclient._core.computer import require_space
 from licclient._core.storage import NEW_FILE, disk_name, look_at, open_plain, sync_file, sync_folder
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
+from licclient.install._versions import DRAFT
 
 _BLOCK: Final = 256 * 1024
 _PROGRAMS: Final = (
@@ -43,14 +45,14 @@ class _ArchiveFile(BufferedReader):
 def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
     """Unpack a zip into a new folder, durably: all of it is on the disk when this returns.
 
-    One open file is hashed, compared with size and digest, and then unpacked. The caller removes the folder
-    when this fails.
+    One open file is hashed, compared with size and digest, and then unpacked; of one that other users may
+    write to, a private copy. The caller removes the folder when this fails.
 
     Raises:
         UntrustedResponseError: The file is not the verified one.
         UnusableArchiveError: It is not a zip, or contains what must not be unpacked.
     """
-    with _opened(archive, size, sha256) as zipped:
+    with _opened(archive, size, sha256, copies=folder.parent) as zipped:
         plan = read_plan(zipped.infolist())
         require_space(folder.parent, plan.size, "the new version")
         _fill(folder, plan, zipped)
@@ -75,9 +77,16 @@ def is_unpacked(archive: Path, size: int, sha256: str, folder: Path) -> bool:
 
 
 @contextmanager
-def _opened(archive: Path, size: int, sha256: str) -> Generator[ZipFile]:
-    """Open a zip that is the verified one."""
-    with open_plain(archive) as plain, _ArchiveFile(FileIO(plain.fileno(), closefd=False)) as file:
+def _opened(archive: Path, size: int, sha256: str, *, copies: Path | None = None) -> Generator[ZipFile]:
+    """Open a zip that is the verified one, and that nobody can change while it is read if `copies` is given.
+
+    A private copy is made in that folder if it is needed; it ends with this process.
+    """
+    with ExitStack() as stack:
+        plain: IO[bytes] = stack.enter_context(open_plain(archive))
+        if copies is not None and _is_shared(plain):
+            plain = stack.enter_context(_copy(plain, size, copies))
+        file = stack.enter_context(_ArchiveFile(FileIO(plain.fileno(), closefd=False)))
         if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
             raise UntrustedResponseError(
                 "The file is not the one that was downloaded and verified: its digest differs."
@@ -86,6 +95,34 @@ def _opened(archive: Path, size: int, sha256: str) -> Generator[ZipFile]:
             zipped = ZipFile(file)
         with zipped:
             yield zipped
+
+
+def _is_shared(file: IO[bytes]) -> bool:
+    """Return whether another user may write to an open file; True where that is not known.
+
+    Its digest would not help: the checksum of an entry, which `zipfile` compares, can be had on purpose.
+    """
+    if os.name == "nt":  # has lists of rights, which Python cannot read
+        return True
+    status = os.fstat(file.fileno())
+    return status.st_uid != os.geteuid() or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def _copy(file: IO[bytes], size: int, folder: Path) -> IO[bytes]:
+    """Copy a file of so many bytes; one that is larger differs from it afterwards as well."""
+    require_space(folder, size, "a copy of the download")
+    copy = TemporaryFile(prefix=DRAFT, dir=folder)  # noqa: SIM115 - the caller closes it
+    try:
+        left = size + 1
+        while block := file.read(min(left, _BLOCK)):
+            copy.write(block)
+            left -= len(block)
+        copy.flush()
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
 
 
 @contextmanager

@@ -31,26 +31,29 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """The content of the pointer: names of folders, as from `folder_name`."""
+    """The content of the pointer: names of folders, as from `folder_names`."""
 
     current: str
     previous: str | None = None
 
 
-def folder_name(version: str, sha256: str) -> str:
-    """Return the folder's name of a version and its archive: another archive has another folder.
+def folder_names(version: str, sha256: str) -> tuple[str, ...]:
+    """Return the names that the folder of a version and its archive may have; another archive has others.
 
-    Raise `ValueError` for no version of PEP 440, or no digest.
+    The first is the usual one, and there are more of them than a pointer has: a damaged version to which it
+    leads keeps its own, and is replaced by one beside it. Raise `ValueError` for no version of PEP 440, or no
+    digest.
     """
     if not _DIGEST.fullmatch(sha256):
         raise ValueError("sha256 must be 64 lower-case hexadecimal digits")
     try:
-        name = f"{packaging_version.Version(version)}-{sha256[:16]}"
+        normalized = str(packaging_version.Version(version))
     except packaging_version.InvalidVersion:
-        name = ""
-    if not is_version_folder(name):
+        normalized = ""
+    names = tuple(f"{normalized}-{sha256[start : start + 16]}" for start in (0, 16, 32))
+    if not all(map(is_version_folder, names)):
         raise ValueError(f"version must be one of PEP 440, such as 1.4.0, not {version[:80]!r}")
-    return name
+    return names
 
 
 def version_of(folder: str) -> str:
