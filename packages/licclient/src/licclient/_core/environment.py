@@ -31,7 +31,7 @@ _BROWSER_SECONDS: Final = 5.0
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment for another program.
+    """Return the environment for another program, or for this app when it is opened again (D-404).
 
     Gone are the bundle's own variables and, from every list of paths, the folders of the bundle; what
     PyInstaller has set aside is put back.

@@ -1,4 +1,4 @@
-"""The files by which a program is known to be a part of an AppImage, or of a folder of `Installation`."""
+"""The files that show a program as part of an AppImage, or of a folder of `Installation` (D-402)."""
 
 import os
 import re
@@ -46,7 +46,7 @@ def read_beginning(path: Path, size: int = _MAX_FILE_BYTES) -> bytes | None:
 
 
 def find_own_folder(program: Path) -> Path | None:
-    """Return the folder of `Installation` that a program is an installed version of (D-402).
+    """Return the folder of `Installation` that a program is an installed version of.
 
     It is the one above `versions/NAME`, with a pointer in it; a file of that name elsewhere is a person's.
     Raise `OSError` if the pointer cannot be read.
@@ -60,7 +60,7 @@ def find_own_folder(program: Path) -> Path | None:
 
 
 def find_appimage(program: Path) -> Path | None:
-    """Return the AppImage that a program was started from (D-402).
+    """Return the AppImage that a program was started from.
 
     `APPIMAGE` may be that of an editor whose terminal has started this program, and `APPDIR` be set by the
     AppRun of an unpacked AppImage. The file counts if its runtime has mounted or extracted it there.

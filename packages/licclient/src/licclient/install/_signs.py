@@ -23,7 +23,7 @@ class Signs:
         managers: The package managers of this system, as far as they have a kind.
         is_unreadable: Whether a sign that would decide could not be read.
         override: Content of the file by which the vendor's package names the kind (D-342).
-        is_override_trusted: Whether this user could not have written that file (D-403).
+        is_override_trusted: Whether this user could not have written that file.
         store: Name of the store whose sandbox the program runs in.
         flatpak, snap: Id or name of the package that the program is a part of.
         appimage: Whether the program lies in the mounted or unpacked AppImage that was started.
