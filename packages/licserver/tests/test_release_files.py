@@ -5,6 +5,8 @@ import os
 import shutil
 import struct
 import subprocess
+import threading
+import time
 import tracemalloc
 
 import pytest
@@ -263,6 +265,38 @@ def test_a_zip_of_too_many_files_is_not_read(tmp_path, directory):
         inspect_file(file, "app")
     assert inspect_file(file, platform=LINUX) == ("folder", True, ())
     assert memory_of(lambda: inspect_file(file)) < 24 << 20
+
+
+@pytest.mark.slow  # a second of a core
+def test_a_large_file_holds_up_no_other_thread(tmp_path):
+    """A server answers requests while it looks for the signature of an MSI."""
+    file = tmp_path / "app.msi"
+    file.write_bytes(release_files.msi(signed=False))
+    os.truncate(file, 300 << 20)
+    pauses, has_ended = [0.0], threading.Event()
+
+    def measure():
+        last = time.perf_counter()
+        while not has_ended.wait(0.002):
+            last, before = time.perf_counter(), last
+            pauses.append(last - before)
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    assert inspect_file(file) == ("msi", True, ("unsigned",))
+    has_ended.set()
+    thread.join()
+    assert len(pauses) > 20
+    assert max(pauses) < 0.5
+
+
+@pytest.mark.parametrize("place", [(1 << 20) - 20, (1 << 20) - 1, 1 << 20, (2 << 20) - 30])
+def test_the_signature_of_an_msi_is_found_anywhere(inspect, place):
+    """Also across the blocks in which it is looked for."""
+    mark = "\x05DigitalSignature".encode("utf-16-le")
+    content = release_files.msi(signed=False)
+    assert inspect(content.ljust(place, b"\0") + mark, platform=WINDOWS).flaws == ()
+    assert inspect(content.ljust(place, b"\0") + mark[:-1], platform=WINDOWS).flaws == ("unsigned",)
 
 
 @pytest.mark.parametrize("kind", KINDS)
