@@ -5,8 +5,10 @@ import io
 import json
 import pickle
 import shutil
+import struct
 import sys
 import time
+import tracemalloc
 import zipfile
 from base64 import b64decode
 from collections.abc import Callable
@@ -348,6 +350,24 @@ def test_a_damaged_package_is_a_wrong_file(tmp_path, find, value):
     place = find(content)
     with pytest.raises(InstallationError) as caught:
         prepare(tmp_path, content[:place] + value + content[place + len(value) :])
+    assert caught.value.obstacle is InstallObstacle.WRONG_FILE
+
+
+ENTRY = packed()[directory_of(packed()) : -22]
+"""The directory of a small package: two entries."""
+
+
+@pytest.mark.parametrize("directory", [ENTRY * 100_000, bytes(20 << 20)], ids=["many", "long"])
+def test_the_list_of_a_package_takes_little_memory(tmp_path, directory):
+    """As that of a zip: an entry takes several times its size."""
+    content = directory + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, len(directory), 0, 0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InstallationError) as caught:
+            prepare(tmp_path, content)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
     assert caught.value.obstacle is InstallObstacle.WRONG_FILE
 
 

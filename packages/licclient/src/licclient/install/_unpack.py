@@ -30,7 +30,7 @@ _PROGRAMS: Final = (
 """How a program of Unix begins: executable in an archive that was made without permissions, as on Windows."""
 
 
-class _ArchiveFile(BufferedReader):
+class ArchiveFile(BufferedReader):
     """A zip whose directory is checked as it is read: `zipfile` reads it at once, and keeps all of it."""
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -86,7 +86,7 @@ def _opened(archive: Path, size: int, sha256: str, *, copies: Path | None = None
         plain: IO[bytes] = stack.enter_context(open_plain(archive))
         if copies is not None and _is_shared(plain):
             plain = stack.enter_context(_copy(plain, size, copies))
-        file = stack.enter_context(_ArchiveFile(FileIO(plain.fileno(), closefd=False)))
+        file = stack.enter_context(ArchiveFile(FileIO(plain.fileno(), closefd=False)))
         if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
             raise UntrustedResponseError(
                 "The file is not the one that was downloaded and verified: its digest differs."

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import re
 import zipfile
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
@@ -17,6 +18,7 @@ from licclient._core.lazy import load_module
 from licclient._core.model import InstallObstacle
 from licclient.errors import InstallationError
 from licclient.install._archive import DEFLATED, STORED
+from licclient.install._unpack import ArchiveFile
 from licclient.install._verified import copy_verified
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def prepare(downloaded: "Downloaded", folder: Path) -> None:
 def _read_manifest(package: Path) -> tuple[str, str]:
     """Return the id and the version that a package has in its `.nuspec`."""
     try:
-        with zipfile.ZipFile(package) as archive:
+        with ArchiveFile(FileIO(package)) as file, zipfile.ZipFile(file) as archive:
             [info] = [info for info in archive.infolist() if _is_manifest(info)]
             with archive.open(info) as manifest:
                 root = ET.fromstring(manifest.read(_MAX_MANIFEST_BYTES))  # noqa: S314 - the vendor's, and verified
