@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from licclient import install
+from licclient._core.computer import list_app_folders
 from licclient._core.environment import clean_environment
 from licclient._core.kinds import InstallationKind
 from licclient.install import _detection, _detection_files, _registry, detect
@@ -922,6 +923,7 @@ def test_nothing_is_raised(monkeypatch, tmp_path, start, is_gone):
     monkeypatch.setattr(sys, "argv", argv)
     monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.delitem(sys.modules, "__main__")
+    monkeypatch.setenv("APPDIR", str(tmp_path / "other"))
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     if is_gone and os.name != "nt":
@@ -929,6 +931,7 @@ def test_nothing_is_raised(monkeypatch, tmp_path, start, is_gone):
     found = detect()
     assert (found.kind, found.is_certain, found.updater) == (InstallationKind.UNKNOWN, False, None)
     assert clean_environment() == dict(os.environ)
+    assert list_app_folders() == []
 
 
 @needs_unix

@@ -209,7 +209,7 @@ def _version_folders() -> list[Path]:
     """Return the folders of the version that runs; mostly none."""
     folders = []
     for program in filter(None, (sys.executable, *sys.argv[:1])):
-        with suppress(OSError, RuntimeError, ValueError):  # a loop of links
+        with suppress(OSError, RuntimeError, ValueError, TypeError):  # a loop of links, no name of a file
             folders += [
                 path
                 for path in Path(os.fsdecode(program)).resolve().parents

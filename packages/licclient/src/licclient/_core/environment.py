@@ -75,7 +75,8 @@ def _appimage_folder(environment: Mapping[str, str]) -> str | None:
     folder = environment.get("APPDIR", "")
     if not is_folder_of_an_app(folder):
         return None
-    ours = (os.fsdecode(name) for name in (sys.executable, *sys.argv[:1], __file__) if name)
+    names = (sys.executable, *sys.argv[:1], __file__)  # an embedded interpreter may have anything here
+    ours = (os.fsdecode(name) for name in names if name and isinstance(name, str | bytes | os.PathLike))
     root = [_resolve(folder)]
     return folder if any(_is_in(_resolve(name), root) for name in ours) else None
 
