@@ -9,6 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from stage.archives import app, downloaded
@@ -364,6 +365,17 @@ def test_a_folder_without_locks_keeps_what_may_belong_to_another_installer(
     assert image.program.read_bytes() == appimage("2.0")
     assert other.exists()
     assert not old.exists()
+
+
+def test_a_folder_whose_names_cannot_be_listed_is_no_obstacle(image, tmp_path, monkeypatch):
+    """Its mode may grant writing alone."""
+
+    def fail(_path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "iterdir", fail)
+    _appimage.replace_appimage(downloaded(tmp_path, appimage("2.0"), "2.0"), image.program)
+    assert image.program.read_bytes() == appimage("2.0")
 
 
 async def test_a_cancelled_download_installs_nothing(client, update_of, image, key):

@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
 from typing import Final
@@ -51,9 +51,10 @@ def private_folder(folder: Path) -> Generator[Path]:
     """
     descriptor = _lock(folder)
     try:
-        for path in folder.iterdir():
-            if _is_abandoned(path, is_alone=descriptor is not None):
-                _discard(path)
+        with suppress(PermissionError):  # of a folder whose names cannot be listed
+            for path in folder.iterdir():
+                if _is_abandoned(path, is_alone=descriptor is not None):
+                    _discard(path)
         draft = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder))
         try:
             yield draft
