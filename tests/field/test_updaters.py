@@ -97,9 +97,9 @@ def test_anthropics_claude_code_62792(tmp_path: Path, damage: str) -> None:
         if damage == "a file is cut":
             victim.touch()
     again = installation.apply(downloaded(tmp_path, app("2.0"), "2.0"))
-    assert again == second
+    assert (again.version, again) == (second.version, installation.current)
+    assert again.folder != second.folder, "until the new one is whole, the damaged one is current"
     assert content_of(again.folder) == whole
-    assert installation.current == second
     assert installation.previous == first
     assert not [name for name in names(tmp_path / "app") if name.startswith(".")]
 
