@@ -19,7 +19,7 @@ from licclient._updates.attempts import (
     write_attempt,
 )
 from licclient.errors import InstallationError
-from licclient.install._plan import SETUPS, InstallationReceipt, make_plan
+from licclient.install._plan import SETUPS, InstallationReceipt, make_plan, read_replaced
 from licclient.install._setup_commands import (
     escape_for_script,
     file_name,
@@ -219,6 +219,28 @@ def test_exit_codes_are_read_as_the_vendors_document_them(kind, note, obstacle):
     assert read_outcome(kind, note, runs_promised=True)[0] is None
 
 
+@pytest.mark.parametrize(
+    ("current", "runs_promised", "is_rolled_back", "obstacle"),
+    [
+        ("1.6.0", True, False, None),
+        ("1.5.0", True, True, None),  # put there again by hand
+        ("1.5.0", False, True, "rolled_back"),  # by the launcher, or by `--previous-version`
+        ("1.6.0", False, True, "rolled_back"),
+        ("1.5.0", False, False, "rolled_back"),  # the list of these is gone
+        ("1.6.0", False, False, "newer_installed"),  # an instance that was started before
+        ("1.7.0", False, False, "newer_installed"),
+        (None, False, False, "newer_installed"),  # an AppImage
+        ("nightly", False, False, "newer_installed"),
+    ],
+)
+def test_what_came_of_a_version_that_was_installed_while_the_app_ran(
+    current, runs_promised, is_rolled_back, obstacle
+):
+    """Its attempt is noted when all is there, so it was never interrupted (D-408)."""
+    outcome = read_replaced("1.6.0", current, runs_promised=runs_promised, is_rolled_back=is_rolled_back)
+    assert outcome == obstacle
+
+
 def test_codes_of_windows_have_no_sign():
     """Scripts show those above 2³¹ as negative numbers."""
     assert read_outcome(NSIS, "-1073741819", runs_promised=False) == ("failed", 0xC0000005)
@@ -271,6 +293,8 @@ TRIED = InstallAttempt("1.1", NSIS, NOON, r"C:\state\updates\attempt-1")
 def test_an_attempt_is_read_as_it_was_written():
     """Damage is an absence, as of other records."""
     assert read_attempt(write_attempt(TRIED)) == TRIED
+    earlier = {name: value for name, value in write_attempt(TRIED).items() if name != "app"}
+    assert read_attempt(earlier) == TRIED
     assert read_attempt(None) is None
     for damage in ({"kind": "tape"}, {"at": "noon"}, {"version": 1}, {"folder": 1}):
         assert read_attempt({**write_attempt(TRIED), **damage}) is None

@@ -16,6 +16,7 @@ from stage.archives import app, downloaded
 from stage.scripts import digest
 
 from licclient import AsyncLicenseClient, LicenseClient
+from licclient._core.computer import list_app_folders
 from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
 from licclient.errors import (
@@ -88,6 +89,64 @@ async def test_the_folder_is_known_by_the_running_version(client, update_of, roo
     here = installation_of(InstallationKind.FOLDER, version, version / "photo-lab")
     await client.install_update(update, key=key, installation=here, restart=False)
     assert Installation(root).current.version == "2.0"
+
+
+async def test_receipts_of_a_folder(client, make_client, update_of, root, lay, key, monkeypatch):
+    """None says that it was interrupted: it was installed, and went back, or waits for the next start."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0")).folder / "photo-lab"
+    here = installation_of(InstallationKind.FOLDER, root, first)
+
+    async def receipt(program, version):
+        monkeypatch.setattr("sys.argv", [str(program)])
+        result = await make_client(version=version).installation_receipt()
+        return None if result is None else result.obstacle or "installed"
+
+    await client.install_update(await update_of(app("2.0")), key=key, installation=here, restart=False)
+    second = installation.current.folder / "photo-lab"
+    assert await receipt(first, "1.0") == "newer_installed", "an instance that was started before"
+    assert await receipt(second, "2.0") == "installed"
+    assert await receipt(second, "1.9") == "installed", "its number is wrong"
+    assert await receipt(root / "elsewhere" / "photo-lab", "2.1") == "installed", "it came another way"
+    copy = root.with_name("copy")
+    other = Installation(copy).apply(lay("1.0")).folder / "photo-lab"
+    assert await receipt(other, "1.0") is None, "another copy with the same state"
+    installation.roll_back()
+    assert await receipt(first, "1.0") == "rolled_back"
+
+
+async def test_the_receipt_of_an_appimage(client, make_client, update_of, image, key, monkeypatch):
+    """An instance that was started before says so; another copy has none."""
+    await client.install_update(await update_of(appimage("2.0")), key=key, installation=image, restart=False)
+    detected = image
+    monkeypatch.setattr("licclient.install._receipts.detect", lambda: detected)
+    assert (await client.installation_receipt()).obstacle is InstallObstacle.NEWER_INSTALLED
+    assert (await make_client(version="2.0").installation_receipt()).is_installed
+    detected = replace(image, program=image.program.with_name("copy.AppImage"))
+    assert await client.installation_receipt() is None
+
+
+async def test_the_most_certain_reason_for_no_offer_is_named(client, update_of, root, lay, key, monkeypatch):
+    """The developer sees the mistake of a release at once, not when the day of its installation is over."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0")).folder / "photo-lab"
+    here = installation_of(InstallationKind.FOLDER, root, first)
+    monkeypatch.setattr("sys.argv", [str(first)])
+    await client.install_update(await update_of(app("2.0")), key=key, installation=here, restart=False)
+    assert "was to be installed here today" in (await client.check_for_update(key)).message
+    monkeypatch.setattr("sys.argv", [str(installation.current.folder / "photo-lab")])
+    assert "The vendor has published the wrong file" in (await client.check_for_update(key)).message
+    monkeypatch.setattr("sys.argv", [str(first)])
+    installation.roll_back()
+    assert "was rolled back here" in (await client.check_for_update(key)).message
+
+
+def test_a_frozen_app_lists_its_folder_once(root, lay, monkeypatch):
+    """Its program is `sys.executable` as well as the first argument."""
+    program = str(Installation(root).apply(lay("1.0")).folder / "photo-lab")
+    monkeypatch.setattr("sys.argv", [program])
+    monkeypatch.setattr("sys.executable", program)
+    assert list_app_folders() == [root]
 
 
 @pytest.mark.parametrize("place", ["two levels up", "beside", "above a version", "in another folder"])

@@ -202,7 +202,8 @@ def read_rolled_back(folder: Path) -> list[str]:
 
 def list_app_folders() -> list[Path]:
     """Return the folders of which the running program is an installed version; mostly none."""
-    return [folder.parents[1] for folder in _version_folders()]
+    # A frozen app is found twice: by `sys.executable`, and by the first argument.
+    return list(dict.fromkeys(folder.parents[1] for folder in _version_folders()))
 
 
 def _version_folders() -> list[Path]:

@@ -33,12 +33,14 @@ class InstallAttempt(NamedTuple):
         kind: How the app was installed.
         at: When it was begun; aware, UTC.
         folder: The folder in which a set-up leaves its exit code; None without a set-up.
+        app: What was replaced: a folder of `Installation`, or a file; None if that is not known.
     """
 
     version: str
     kind: InstallationKind
     at: datetime
     folder: str | None
+    app: str | None = None
 
 
 def attempt_name(settings: Settings, slug: str) -> str:
@@ -53,6 +55,7 @@ def write_attempt(attempt: InstallAttempt) -> Document:
         "kind": attempt.kind.value,
         "at": attempt.at.isoformat(),
         "folder": attempt.folder,
+        "app": attempt.app,
     }
 
 
@@ -64,6 +67,7 @@ def read_attempt(document: Document) -> InstallAttempt:
         InstallationKind(document["kind"]),
         require_instant(document["at"]),
         require_type(document["folder"], str | None),
+        require_type(document.get("app"), str | None),  # earlier versions wrote none
     )
 
 

@@ -313,20 +313,20 @@ def _offer_result(session: Session, update: Update, installed: str, *, force: bo
 
     Only a forced check offers a version that was rolled back (D-179), one whose installation was tried today
     (D-353), and a version that runs already but calls itself another: its file is a wrong one, and it would
-    be installed again and again.
+    be installed again and again. The most certain of these reasons is given (D-408).
     """
-    if not force and _is_held_back(session, update):
+    if not force and is_running(update.version):
         message = (
-            f"Version {update.version} was to be installed here today, so it is offered only on request."
+            f"Version {update.version} runs here, and calls itself {installed}, so it is offered only on"
+            " request. The vendor has published the wrong file, or the wrong version number is in it."
         )
         return UpdateCheck(None, message)
     if not force and is_rolled_back(update.version):
         message = f"Version {update.version} was rolled back here, so it is offered only on request."
         return UpdateCheck(None, message)
-    if not force and is_running(update.version):
+    if not force and _is_held_back(session, update):
         message = (
-            f"Version {update.version} runs here, and calls itself {installed}, so it is offered only on"
-            " request. The vendor has published the wrong file, or the wrong version number is in it."
+            f"Version {update.version} was to be installed here today, so it is offered only on request."
         )
         return UpdateCheck(None, message)
     message = f"Version {update.version} is available."

@@ -185,7 +185,9 @@ class _Work(NamedTuple):
     def note(self, folder: Path | None = None) -> None:
         """Remember the attempt, for its receipt; what cannot be remembered is installed all the same."""
         place = None if folder is None else str(folder)
-        attempt = InstallAttempt(self.downloaded.version, self.plan.kind, self.session.now(), place)
+        own_folder = _find_own_folder(self.installation) if self.plan.kind in _FOLDERS else None
+        app = str(own_folder or self.installation.program.resolve())
+        attempt = InstallAttempt(self.downloaded.version, self.plan.kind, self.session.now(), place, app)
         with suppress(StateUnreadableError):
             _receipts.note_attempt(self.session, attempt)
 

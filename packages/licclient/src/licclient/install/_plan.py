@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from licclient._core.kinds import InstallationKind
 from licclient._core.model import InstallObstacle
+from licclient._core.policy import is_below
 from licclient.errors import InstallationError
 
 if TYPE_CHECKING:
@@ -126,6 +127,28 @@ class InstalledUpdate:
     is_reopened: bool
 
 
+REPLACED: Final = _REPLACED | {InstallationKind.FOLDER, InstallationKind.UNKNOWN}
+"""Kinds that are replaced while the app runs: their attempts are noted when that has succeeded."""
+
+
+def read_replaced(
+    promised: str, current: str | None, *, runs_promised: bool, is_rolled_back: bool
+) -> InstallObstacle | None:
+    """Return why a version that was installed while the app ran does not run; None if it does (D-408).
+
+    Args:
+        promised: The version that was installed.
+        current: The version that starts next; None where only one is installed, as in an AppImage.
+        runs_promised: Whether that version runs, or a later one.
+        is_rolled_back: Whether it was rolled back here.
+    """
+    if runs_promised:
+        return None
+    if is_rolled_back or (current is not None and is_below(current, promised)):
+        return InstallObstacle.ROLLED_BACK
+    return InstallObstacle.NEWER_INSTALLED
+
+
 @dataclass(frozen=True, slots=True)
 class InstallationReceipt:
     """What the last update came to that was installed from within; `explain` makes it a sentence.
@@ -134,7 +157,7 @@ class InstallationReceipt:
         version: The version that was promised.
         kind: How the app was installed.
         at: When the installation began; aware, UTC.
-        obstacle: Why this version does not run; None if it runs.
+        obstacle: Why this version does not run; None if it runs, or a later one.
         code: The exit code of the set-up; None without a set-up, or if it did not end.
     """
 
@@ -148,5 +171,5 @@ class InstallationReceipt:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the version that was promised runs."""
+        """Whether the version that was promised runs, or a later one."""
         return self.obstacle is None

@@ -1,11 +1,13 @@
-"""What the last installation came to: the version that runs, compared with the promised one (D-353)."""
+"""What the last installation came to: the version that runs, and the promised one (D-353, D-408)."""
 
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.clock import process_age
+from licclient._core.computer import is_rolled_back, is_running, list_app_folders
 from licclient._core.model import InstallObstacle
+from licclient._core.policy import is_at_least
 from licclient._core.records import Put
 from licclient._updates.attempts import (
     InstallAttempt,
@@ -16,7 +18,9 @@ from licclient._updates.attempts import (
 )
 from licclient._updates.check import installed_version
 from licclient.errors import StateUnreadableError
-from licclient.install._plan import InstallationReceipt
+from licclient.install import Installation
+from licclient.install._detection import detect
+from licclient.install._plan import REPLACED, InstallationReceipt, read_replaced
 from licclient.install._setup_commands import read_outcome
 from licclient.install._windows_setups import read_note
 
@@ -74,7 +78,13 @@ def read_receipt(session: "Session") -> InstallationReceipt | None:
     if attempt is None:
         return None
     _, running = installed_version(session.settings)
-    runs_promised = is_same_version(attempt.version, running)
+    runs_promised = (
+        is_same_version(attempt.version, running)
+        or is_at_least(running, attempt.version)
+        or is_running(attempt.version)  # it calls itself another version, of which the update check says so
+    )
+    if attempt.kind in REPLACED:
+        return _read_replaced(attempt, runs_promised=runs_promised)
     try:
         note = None if attempt.folder is None else read_note(Path(attempt.folder))
     except OSError:  # such as while the script of the set-up writes it
@@ -83,3 +93,32 @@ def read_receipt(session: "Session") -> InstallationReceipt | None:
         note = None
     obstacle, code = read_outcome(attempt.kind, note, runs_promised=runs_promised)
     return InstallationReceipt(attempt.version, attempt.kind, attempt.at, obstacle, code)
+
+
+def _read_replaced(attempt: InstallAttempt, *, runs_promised: bool) -> InstallationReceipt | None:
+    """Return what came of a replaced folder or file; None in another copy of the app with the same state."""
+    folders = list_app_folders()
+    current, has_rolled_back = None, False
+    if not runs_promised:
+        if attempt.app is not None and _is_elsewhere(attempt, attempt.app, folders):
+            return None
+        has_rolled_back = is_rolled_back(attempt.version)
+        with suppress(OSError):  # the pointer cannot be read: the version is there
+            current = next((_current_version(folder) for folder in folders), None)
+    obstacle = read_replaced(
+        attempt.version, current, runs_promised=runs_promised, is_rolled_back=has_rolled_back
+    )
+    return InstallationReceipt(attempt.version, attempt.kind, attempt.at, obstacle)
+
+
+def _is_elsewhere(attempt: InstallAttempt, app: str, folders: list[Path]) -> bool:
+    """Return whether this program is another copy than the replaced one; False if that cannot be known."""
+    if folders:
+        return Path(app) not in folders
+    installation = detect()
+    return installation.kind is attempt.kind and str(installation.program.resolve()) != app
+
+
+def _current_version(folder: Path) -> str | None:
+    current = Installation(folder).current
+    return None if current is None else current.version
