@@ -168,6 +168,18 @@ def make_nsis(folder: Path, version: str, *options: str) -> Path:
     return setup
 
 
+def make_nsis_recipe(folder: Path, version: str) -> Path:
+    """Return a set-up by the recipe of `examples`, of a program and a file of data with its version."""
+    files, recipe = folder / f"files-{version}", ROOT / "examples" / "nsis" / "photo_lab.nsi"
+    (files / "data").mkdir(parents=True, exist_ok=True)
+    shutil.copy(make_program(folder, version), files / "photo-lab.exe")
+    for place in (files / "a.txt", files / "data" / "z.txt"):  # one before the program, one behind it
+        place.write_text(version)
+    setup = folder / f"recipe-{version}.exe"
+    _run("makensis", "-V2", f"-DVERSION={version}", f"-DFOLDER={files}", recipe, f"-XOutFile {setup}")
+    return setup
+
+
 def make_msi(folder: Path, version: str, number: str | None = None, *, waits: bool = False) -> Path:
     """Return a package of Windows Installer for the folder of programs.
 

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 from tools.windows.wine import Windows
 
-from harness.setups import WAITING, make_inno, make_msi, make_nsis, make_program, missing_tools
+from harness.setups import (
+    WAITING,
+    make_inno,
+    make_msi,
+    make_nsis,
+    make_nsis_recipe,
+    make_program,
+    missing_tools,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,10 +37,13 @@ class App:
         self.windows, self.drive, self.kind = windows, drive, kind
         self.folder = windows.drive / "Program Files" / "Photo Lab"
         self.program = self.folder / "photo-lab.exe"
+        self.is_recipe = False
 
     def make(self, version: str, *options: str) -> Path:
         """Return a set-up; `options` are those of its kind."""
         match self.kind:
+            case "nsis" if self.is_recipe:
+                return make_nsis_recipe(self.drive, version)
             case "nsis":
                 return make_nsis(self.drive, version, *options)
             case "inno":
@@ -254,6 +265,80 @@ def test_an_app_in_a_folder_is_opened_again(windows: Windows, drive: Path) -> No
     assert app.wait_until_opened() == "launcher"
     assert app.note.stat().st_mtime - (drive / "1.1.0.zip").stat().st_mtime > 5, "the app still ran"
     assert (app.folder / "current.txt").read_text().startswith("1.1.0-")
+
+
+@pytest.fixture
+def recipe(windows: Windows, drive: Path) -> Iterator[App]:
+    """An app that the recipe of `examples` has installed."""
+    app = App(windows, drive, "nsis")
+    app.is_recipe = True
+    app.install("1.0.0")
+    try:
+        yield app
+    finally:
+        windows.run("/S", r"_?=C:\Program Files\Photo Lab", program=app.folder / "uninstall.exe")
+        app.remove()
+
+
+def files_of(app: App) -> set[str]:
+    """Return the versions that the installed files are of."""
+    data = {path.read_text() for path in app.folder.rglob("*.txt")}
+    return {app.version(), *data}
+
+
+def folders_beside(app: App) -> list[str]:
+    """Return the folders that a set-up leaves beside the app's own."""
+    return sorted(path.name for path in app.folder.parent.glob("Photo Lab.*"))
+
+
+def test_the_recipe_for_nsis_updates_twice(recipe: App, windows: Windows) -> None:
+    """All files are replaced, one that the new version lacks is gone, and Windows lists its version."""
+    (recipe.folder / "removed since.txt").write_text("1.0.0")
+    for before, promised in (("1.0.0", "1.1.0"), ("1.1.0", "1.2.0")):
+        assert recipe.update(recipe.make(promised), promised, before) == "quits"
+        assert recipe.wait_until_opened() == promised
+        assert recipe.receipt(promised) == "installed 0"
+        assert (files_of(recipe), folders_beside(recipe)) == ({promised}, [])
+    key = r"HKCU\Software\Microsoft\Windows\CurrentVersion\Uninstall\Photo Lab"
+    listed = windows.run("query", key, "/v", "DisplayVersion", program=Path("reg")).stdout
+    assert "1.2.0" in listed
+    windows.run("/S", r"_?=C:\Program Files\Photo Lab", program=recipe.folder / "uninstall.exe")
+    assert not recipe.program.exists()
+
+
+def test_the_recipe_for_nsis_beside_a_second_instance(recipe: App) -> None:
+    """A folder in use, as one is for Windows if a file in it is: it stays as it was, to the last file."""
+    ended = _start(recipe, recipe.folder, "40")
+    try:
+        assert recipe.update(recipe.make("1.1.0"), "1.1.0", "1.0.0") == "quits"
+        recipe.wait_until_opened()
+        assert (files_of(recipe), folders_beside(recipe)) == ({"1.0.0"}, [])
+    finally:
+        ended()
+    assert recipe.receipt("1.1.0") == "failed 5"
+    assert recipe.update(recipe.make("1.1.0"), "1.1.0", "1.0.0") == "quits"
+    assert recipe.wait_until_opened() == "1.1.0"
+    assert (files_of(recipe), folders_beside(recipe)) == ({"1.1.0"}, [])
+
+
+def test_the_recipe_for_nsis_after_a_kill(recipe: App) -> None:
+    """One killed between both renames: the next one puts the old version back, and goes on."""
+    recipe.folder.rename(recipe.folder.with_name("Photo Lab.old"))
+    recipe.install("1.1.0")
+    assert (files_of(recipe), folders_beside(recipe)) == ({"1.1.0"}, [])
+
+
+def test_the_recipe_for_nsis_replaces_no_other_folder(windows: Windows, drive: Path) -> None:
+    """Such as one of documents, named by mistake."""
+    documents = drive / "documents"
+    documents.mkdir()
+    (documents / "letter.txt").write_text("Dear")
+    setup = windows.path(make_nsis_recipe(drive, "1.0.0"))
+    script = drive / "install.cmd"
+    script.write_text(f'start /wait "" "{setup}" /S /D={windows.path(documents)}\nexit /b %errorlevel%\n')
+    assert windows.run("/d", "/c", windows.path(script), program=Path("cmd")).returncode == 5
+    assert [path.name for path in documents.iterdir()] == ["letter.txt"]
+    assert not documents.with_name("documents.new").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
