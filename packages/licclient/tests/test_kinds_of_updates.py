@@ -61,14 +61,14 @@ def make(shop):
 @pytest.mark.parametrize("kind", [*KINDS, "pip", "unknown", "sparkle"])
 @both
 async def test_an_app_requests_the_file_that_replaces_it(flavour, drive, install, shop, kind, tmp_path):
-    """Only where that is certain; a folder, and an app that others update, send nothing, as ever."""
+    """Only where that is certain; an app that others update sends nothing."""
     install(kind)
     construct = shop.client if flavour is LicenseClient else shop.async_client
     client = drive(construct(SETTINGS))
-    sent = kind if kind in PUBLISHED_KINDS and kind != "folder" else None
+    sent = kind if kind in PUBLISHED_KINDS else None
     update = (await client.check_for_update()).update
     assert (shop.requests[-1].fields.get("kind"), update.kind) == (sent, sent)
-    assert update.version == ("1.1" if sent else "1.2")
+    assert update.version == ("1.2" if sent in (None, "folder") else "1.1")
     remembered = (await client.check_for_update()).update
     assert (remembered, remembered.kind) == (update, sent)
     downloaded = await client.download(remembered, tmp_path)

@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from licserver.domain.channel_offers import describe_audience, latest, latest_by_platform
 from licserver.domain.decisions import (
+    correct_platform,
     generate_license_key,
     is_expired,
     is_license_key,
@@ -206,6 +207,29 @@ def test_who_is_offered_a_pre_release(published, sentence):
 def test_a_platform_is_a_short_name(text, fits):
     """Lower-case letters, digits and some signs."""
     assert is_platform(text) is fits
+
+
+@pytest.mark.parametrize(
+    ("text", "usual"),
+    [
+        ("linux", "linux-x86_64"),
+        ("linux-amd64", "linux-x86_64"),
+        ("linux_aarch64", "linux-arm64"),
+        ("win64", "windows-x86_64"),
+        ("win32", "windows-x86"),
+        ("windows-amd64", "windows-x86_64"),
+        ("windows.x64", "windows-x86_64"),
+        ("darwin-arm64", "macos-arm64"),
+        ("macos", "macos-arm64"),
+        ("windows-x86_64", None),
+        ("linux-riscv64", None),
+        ("steamdeck", None),
+        ("", None),
+    ],
+)
+def test_the_usual_name_of_a_platform(text, usual):
+    """For a warning (D-410): names of a vendor's own have none."""
+    assert correct_platform(text) == usual
 
 
 def test_all_spellings_of_a_version_are_one():

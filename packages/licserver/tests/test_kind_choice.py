@@ -7,7 +7,13 @@ from zlib import crc32
 
 import pytest
 
-from licserver.domain.channel_offers import describe_audience, is_only_fix, latest, latest_by_kind
+from licserver.domain.channel_offers import (
+    describe_audience,
+    describe_order,
+    is_only_fix,
+    latest,
+    latest_by_kind,
+)
 from licserver.domain.offers import (
     Installation,
     OfferedProduct,
@@ -190,7 +196,7 @@ def test_a_fix_of_another_kind_replaces_none():
 
 
 def test_kinds_that_a_version_lacks_are_named():
-    """Their apps stay at an earlier version, and nobody would notice; a folder that is missing is no news."""
+    """Their apps stay at an earlier version, and nobody would notice."""
     files = [
         release("1.0", "msi", WINDOWS),
         release("1.0", "appimage"),
@@ -199,12 +205,42 @@ def test_kinds_that_a_version_lacks_are_named():
     ]
     assert describe_audience(files[3], files) == (
         "Apps of these kinds are offered an earlier version until 1.1 has a file for them: "
-        "appimage (1.0), msi for windows-x86_64 (1.0)."
+        "appimage (1.0), folder (1.0), msi for windows-x86_64 (1.0)."
     )
     assert describe_audience(files[0], files) is None
-    assert (
-        describe_audience(files[3], [*files, release("1.1", "msi", WINDOWS), release("1.1", "appimage")])
-        is None
-    )
+    others = [release("1.1", "msi", WINDOWS), release("1.1", "appimage"), release("1.1")]
+    assert describe_audience(files[3], [*files, *others]) is None
     withdrawn = [file._replace(withdrawn_at=NOW) for file in files[:2]]
-    assert describe_audience(files[3], [*withdrawn, *files[2:]]) is None
+    assert "until 1.1 has a file for them: folder (1.0)." in str(
+        describe_audience(files[3], [*withdrawn, *files[2:]])
+    )
+
+
+@pytest.mark.parametrize(
+    ("further", "is_missing"),
+    [
+        (("appimage", "linux-x86_64"), True),
+        (("folder", "linux-x86_64"), False),
+        (("msi", WINDOWS), False),  # it is of another platform, which has its own sentence
+        (("folder", WINDOWS), False),
+        (("appimage", ""), True),
+    ],
+)
+def test_apps_in_folders_that_get_another_file_alone(further, is_missing):
+    """A version for one platform after the other is not unusual; another kind in its place is (D-409)."""
+    new = release("2.0", *further)
+    audience = describe_audience(new, [release("1.9", "folder", "linux-x86_64"), new]) or ""
+    assert ("folder for linux-x86_64 (1.9)" in audience) is is_missing
+
+
+def test_a_version_that_is_never_offered():
+    """Its number is below what is offered in its place, unless it is a fix or in another channel."""
+    new, fix = release("0.5"), release("0.5", security=SecurityNotice(None, ()))
+    assert describe_order(new, [release("1.0"), new]) == (
+        "No app is offered 0.5, as 1.0 is higher: check the number, and withdraw the version if it is wrong."
+    )
+    for other in (release("0.4"), release("1.0", "msi"), release("1.0", platform=WINDOWS)):
+        assert describe_order(new, [other, new]) is None, other
+    assert describe_order(fix, [release("1.0"), fix]) is None
+    assert describe_order(release("0.5", channel="beta"), [release("1.0")]) is None
+    assert describe_order(new, []) is None

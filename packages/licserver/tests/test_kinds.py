@@ -309,6 +309,37 @@ def test_the_command_line_publishes_each_kind(cli, tmp_path):
     cli("release", "patches", "app", "1.0", "--kind", "exe", expect=2)
 
 
+@pytest.mark.parametrize(
+    ("number", "name", "head", "platform", "warning"),
+    [
+        ("0.5", "app.zip", b"", "windows-x86_64", "No app is offered 0.5, as 1.0 is higher"),
+        ("2.0", "app.zip", b"", "windows-amd64", "sends the platform windows-x86_64, not windows-amd64."),
+        ("2.0", "app.zip", b"", "steamdeck", None),
+        ("2.0", "photo-lab", b"\x7fELF", "linux-x86_64", "no zip, so no app in a folder can install it"),
+        ("2.0", "app.py", b"", "linux-x86_64", "no zip, so no app in a folder can install it"),
+        ("2.0", "plugin.dat", b"", "", None),
+    ],
+)
+def test_publishing_warns_of_what_no_app_gets(cli, tmp_path, number, name, head, platform, warning):
+    """A number, a name of a platform, and a program in place of the zip of its folder (D-410)."""
+    cli("product", "add", "app", "--name", "App")
+    content = file_of("folder") if name == "app.zip" else head + b"content"
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "first.zip").write_bytes(file_of("folder"))
+    cli("release", "publish", "app", "1.0", str(tmp_path / "first.zip"), "--platform", "windows-x86_64")
+    options = ("--platform", platform) if platform else ()
+    shown = json.loads(cli("release", "publish", "app", number, str(tmp_path / name), *options, "--json"))
+    assert (shown["warning"] is None) if warning is None else (warning in shown["warning"])
+
+
+def test_publishing_warns_of_a_set_up_for_all_systems(cli, tmp_path):
+    """An app on Windows that names no kind is offered an AppImage."""
+    cli("product", "add", "app", "--name", "App")
+    file = tmp_path / "app.AppImage"
+    file.write_bytes(file_of("appimage"))
+    assert "offered on every system" in cli("release", "publish", "app", "1.0", str(file))
+
+
 def test_each_event_and_audit_line_has_the_kind(world, publish_all):
     """Those of a folder are as before there were kinds."""
     publish_all()

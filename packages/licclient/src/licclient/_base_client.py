@@ -300,11 +300,9 @@ def open_license_files(session: "Session") -> "LicenseFileStore":
 
 @cache
 def find_kind() -> "InstallationKind | None":
-    """Return the kind of published file that replaces this installation; None for a folder, or if unsure."""
+    """Return the kind of published file that replaces this installation; None for none, or if unsure."""
     installation = _features.install.detect()
-    kind = kinds.read_published_kind(installation.kind)
-    is_usual = not installation.is_certain or kind is kinds.InstallationKind.FOLDER
-    return None if is_usual else kind
+    return kinds.read_published_kind(installation.kind) if installation.is_certain else None
 
 
 def verify_cached(session: "Session", key: str) -> "Flow[License]":

@@ -274,11 +274,34 @@ def describe_audience(release: Release, releases: Sequence[Release]) -> str | No
     )
 
 
+def _is_awaited(kind: FileKind, platform: str, release: Release) -> bool:
+    """Return whether apps of a kind stay behind; those in folders if a platform gets another file alone."""
+    if kind is not FileKind.FOLDER:
+        return True
+    return release.kind is not FileKind.FOLDER and (not platform or release.platform in ("", platform))
+
+
+def describe_order(release: Release, releases: Sequence[Release]) -> str | None:
+    """Return a sentence if a version is below one that is offered in its place; None for all others.
+
+    A fix of a vulnerability is for apps of its major version (D-331).
+    """
+    if release.security is not None or release.channel != STABLE:
+        return None
+    offered = list_candidates(releases, release.channel, release.platform, release.kind)
+    if not offered or not is_below(release.version, offered[-1].version):
+        return None
+    return (
+        f"No app is offered {release.version}, as {offered[0].version} is higher: check the number, and"
+        " withdraw the version if it is wrong."
+    )
+
+
 def _describe_missing_kinds(release: Release, releases: Sequence[Release]) -> str | None:
     missing = [
         f"{kind}{f' for {platform}' if platform else ''} ({offered.version})"
         for (platform, kind), offered in latest_by_kind(releases).items()
-        if kind is not FileKind.FOLDER and is_below(offered.version, release.version)
+        if is_below(offered.version, release.version) and _is_awaited(kind, platform, release)
     ]
     if not missing:
         return None

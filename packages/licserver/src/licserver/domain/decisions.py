@@ -80,6 +80,41 @@ def is_platform(text: str) -> bool:
     return _PLATFORM.fullmatch(text) is not None
 
 
+_SYSTEMS: Final = {
+    **dict.fromkeys(("linux", "windows", "macos"), ""),
+    **dict.fromkeys(("win", "win64", "win32"), "windows"),
+    **dict.fromkeys(("mac", "osx", "macosx", "darwin"), "macos"),
+}
+"""Names of systems → what `licclient` calls them; empty for the same name."""
+
+_MACHINES: Final = {
+    **dict.fromkeys(("x86_64", "arm64", "x86"), ""),
+    **dict.fromkeys(("amd64", "x64", "x86-64", "64", "64bit", "intel"), "x86_64"),
+    **dict.fromkeys(("aarch64", "armv8", "apple", "silicon", "m1"), "arm64"),
+    **dict.fromkeys(("i386", "i486", "i586", "i686", "ia32", "32", "32bit"), "x86"),
+}
+"""The same for machines."""
+
+
+_USUAL: Final = {"win32": "x86", **dict.fromkeys(("macos", "mac", "osx", "macosx", "darwin"), "arm64")}
+"""The machine of a system that is named alone."""
+
+
+def correct_platform(text: str) -> str | None:
+    """Return the name that `licclient` sends for a platform that a vendor calls otherwise; else None.
+
+    None also for a name of the vendor's own, which an app may send by `Updates(platform=…)`.
+    """
+    system, *rest = re.split(r"[-_.]", text, maxsplit=1)
+    if system not in _SYSTEMS:
+        return None
+    machine = rest[0] if rest else _USUAL.get(system, "x86_64")
+    if machine not in _MACHINES:
+        return None
+    name = f"{_SYSTEMS[system] or system}-{_MACHINES[machine] or machine}"
+    return None if name == text else name
+
+
 def is_slug(text: str) -> bool:
     """Return whether `text` is lower-case words and digits joined by hyphens."""
     return len(text) <= MAX_SLUG_LENGTH and _SLUG.fullmatch(text) is not None
