@@ -172,7 +172,8 @@ def test_a_damaged_set_up_leaves_the_old_version(app: App) -> None:
     seconds = 15 if app.kind == "inno" else 60
     assert app.update(setup, "1.1.0", "1.0.0", 20, seconds) == "quits"
     assert app.wait_until_opened() == "1.0.0"
-    assert app.receipt("1.1.0").startswith("timed_out" if app.kind == "inno" else "failed ")
+    expected = {"nsis": "aborted 2", "inno": "timed_out"}.get(app.kind, "failed ")
+    assert app.receipt("1.1.0").startswith(expected)
 
 
 def test_a_set_up_that_needs_a_restart_says_so(windows: Windows, drive: Path) -> None:

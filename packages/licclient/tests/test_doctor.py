@@ -14,9 +14,11 @@ from stage.tls import secured
 from harness.oracle import Signer
 from licclient import Trust, Updates, _doctor
 from licclient._cli import main
+from licclient._core.kinds import InstallationKind
 from licclient._core.records import SCHEMA, seal
 from licclient._updates.check import NOT_CHECKED
 from licclient.errors import LicenseRefusedError
+from licclient.install import DetectedInstallation
 
 MISSING = {"error": "validation", "message": "…", "errors": {"license_key": ["…"]}}
 CHECK_PERMISSIONS = "check its permissions, or close the program that has it open, and try again"
@@ -78,6 +80,26 @@ async def test_the_command_of_an_update_does_not_name_the_user(client, monkeypat
     assert shown.endswith(
         "; updated by pip: ~/env/bin/python -m pip install -U photo-lab".replace("/", os.sep)
     )
+
+
+async def test_a_copy_that_cannot_update_itself(client, well, key, monkeypatch, tmp_path):
+    """Such as the zip of a folder that a person has unpacked; an app that has no updates does not care."""
+    await client.activate(key)
+    monkeypatch.setattr("sys.frozen", True, raising=False)
+    place = DetectedInstallation(
+        InstallationKind.FOLDER,
+        tmp_path,
+        tmp_path / "app",
+        is_writable=True,
+        updater=None,
+        command=None,
+        is_certain=False,
+    )
+    monkeypatch.setattr("licclient.install._flow.detect", lambda: place)
+    report = await client.diagnose()
+    assert _lines(report)["own updates"][0] == "!!"
+    assert "this copy cannot update itself" in report
+    assert report.endswith("Look at: own updates.")
 
 
 async def test_the_platform_that_is_sent_is_shown(make_client, well):

@@ -1,7 +1,9 @@
+import errno
 import os
 import pickle
 import plistlib
 import re
+import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +27,7 @@ from licclient import (
     explain,
 )
 from licclient._computers import texts as computer_texts
+from licclient._core.computer import require_space
 from licclient._core.texts import LANGUAGES, TABLES, format_date, join_sentences, pick_language, text_of
 from licclient._offline import texts as file_texts
 from licclient._seats import texts as seat_texts
@@ -125,6 +128,18 @@ def test_a_sentence_leads_to_each_text_of_a_feature():
     assert len({explain(error, "ja") for error in errors}) == len(seat_texts.TEXTS["ja"])
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_full_disk_is_one_sentence_in_each_language(language, tmp_path, monkeypatch):
+    """With megabytes, and where they are missing."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, 3_500_000))
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its number is compared
+        require_space(tmp_path, 91_829_475, "the new version")
+    assert caught.value.errno == errno.ENOSPC
+    text = explain(caught.value, language)
+    assert ("109 M" in text, str(tmp_path) in text, "No room" in text) == (True, True, False)
+    assert "109 MB" in str(caught.value)
+
+
 def test_disk_errors_of_a_download_are_explained_too():
     """`download` and `apply` raise `OSError` as it is, and an app shows it like everything else."""
     text = explain(OSError(28, "No space left on device", "/home/eva/secret"), "en")
@@ -177,7 +192,8 @@ def test_no_line_is_left_over():
         "program_gone",
         *(outage.value for outage in Outage if outage is not Outage.UNREACHABLE),
     )
-    codes |= {f"error.{kind}" for kind in (*kinds, "disk", "unreadable_file", "moved_often", "not_movable")}
+    others = ("disk", "no_room", "unreadable_file", "moved_often", "not_movable")
+    codes |= {f"error.{kind}" for kind in (*kinds, *others)}
     codes |= {"reason.other_words", "reason.expired_trial", "state.valid", "state.unconfirmed"}
     codes |= {"state.updates_end"}
     codes |= {"state.grace", "state.grace_until", "state.trial_grace", "state.trial"}

@@ -182,7 +182,6 @@ def test_no_set_up_runs_under_a_name_that_windows_knows():
     [
         (NSIS, "0", "no_effect"),  # as when a file was in use, and the script did not look
         (NSIS, "1", "refused"),
-        (NSIS, "2", "failed"),
         (NSIS, "5", "failed"),
         (NSIS, "1223", "refused"),
         (INNO, "0", "no_effect"),
@@ -192,6 +191,7 @@ def test_no_set_up_runs_under_a_name_that_windows_knows():
         (INNO, "5", "failed"),  # a file in use: its own answer to a question that it does not show
         (INNO, "6", "failed"),
         (INNO, "7", "failed"),
+        (NSIS, "2", "aborted"),
         (INNO, "8", "restart_needed"),
         (INNO, "3010", "restart_needed"),
         (INNO, "99", "failed"),
@@ -255,6 +255,8 @@ def test_a_receipt_has_a_sentence_for_each_end():
     failed = InstallationReceipt("1.1.0", MSI, at, InstallObstacle.FAILED, 1603)
     assert not failed.is_installed
     assert explain(failed, "fr").endswith("(Code 1603)")
+    aborted = InstallationReceipt("1.1.0", NSIS, at, InstallObstacle.ABORTED, 2)
+    assert explain(aborted, "en").endswith("please contact support. (Code 2)")
     stopped = InstallationReceipt("1.1.0", MSI, at, InstallObstacle.FAILED)
     assert explain(stopped, "en") == "The update failed. Please try again, or contact support."
 

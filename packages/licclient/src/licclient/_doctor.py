@@ -23,7 +23,7 @@ from licclient._core.activations import describe_keyring
 from licclient._core.computer import list_rolled_back, own_platform
 from licclient._core.happy_eyeballs import connect
 from licclient._core.lazy import lazy
-from licclient._core.model import License, Settings
+from licclient._core.model import InstallObstacle, License, Settings
 from licclient._core.network import run_with_deadline, system_proxy
 from licclient._core.policy import is_alike, is_version
 from licclient._core.records import find_flaw
@@ -40,8 +40,10 @@ from licclient.errors import LicenseRefusedError, ServiceUnavailableError, State
 if TYPE_CHECKING:
     from licclient._core import transport as transport_module
     from licclient.install import _detection as detection
+    from licclient.install import _flow as installing
 else:
     detection = lazy("licclient.install._detection")
+    installing = lazy("licclient.install._flow")
     transport_module = lazy("licclient._core.transport")
 
 SECONDS: Final = 10.0
@@ -84,6 +86,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "keyring": lambda: [_noted("keyring", "not used" if folder is None else describe_keyring())],
         "installation": lambda: [_noted("installation", session.domain())],
         "installed": lambda: [_noted("installed", _format_installation())],
+        "own updates": lambda: _check_own_updates(session),
         "rolled back": _list_rolled_back,
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
@@ -134,6 +137,19 @@ def _format_installation() -> str:
     updater = "" if installation.updater is None else f"; updated by {installation.updater}"
     command = "" if installation.command is None else f": {_hide_home(installation.command)}"
     return f"{kind}, in {_shorten(installation.folder)}, which {rights}{updater}{command}"
+
+
+def _check_own_updates(session: Session) -> Iterator[Finding]:
+    """Report a frozen app that nothing can replace, such as a zip that a person has unpacked."""
+    has_updates = session.settings.slug is not None and session.settings.version is not None
+    if not getattr(sys, "frozen", False) or not has_updates:
+        return
+    if installing.plan_update(session).obstacle is InstallObstacle.NOT_REPLACEABLE:
+        yield _wrong(
+            "own updates",
+            "this copy cannot update itself, as no set-up and no launcher has installed it: a folder needs"
+            " current.txt and versions; install the app as its vendor describes it",
+        )
 
 
 def _list_rolled_back() -> Iterator[Finding]:

@@ -56,13 +56,22 @@ def sentence_of(what: object, tag: str) -> str:
             return str(load_module(place).sentence_of(what, tag))
         case LicclientError():
             return texts.text_of(_code(what), tag, *_details(what, tag))
-        case FileNotFoundError():  # folders to save in are made
-            return texts.text_of("error.unreadable_file", tag, what.strerror or "").rstrip()
         case OSError():
-            return texts.text_of("error.disk", tag, what.strerror or "").rstrip()
+            return _disk(what, tag)
         case _:
             kinds = "an error, reason, status, update check or list of computers of licclient"
             raise wrong_type("what", kinds, what)
+
+
+def _disk(problem: OSError, tag: str) -> str:
+    match problem:
+        case FileNotFoundError():  # folders to save in are made
+            return texts.text_of("error.unreadable_file", tag, problem.strerror or "").rstrip()
+        case object(needed_bytes=int(needed), free_bytes=int(free)):  # of `require_space`
+            numbers = (str(-(-needed // 10**6)), str(free // 10**6))
+            return texts.text_of("error.no_room", tag, *numbers, str(problem.filename))
+        case _:
+            return texts.text_of("error.disk", tag, problem.strerror or "").rstrip()
 
 
 def _update_check(check: "UpdateCheck", tag: str) -> str:

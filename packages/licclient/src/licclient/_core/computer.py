@@ -142,15 +142,22 @@ SPARE_BYTES: Final = 16 * 1024 * 1024
 """Bytes left free on the disk: filling it to the last byte would harm everything else."""
 
 
+class NoRoomError(OSError):
+    """A disk has no room; app developers see an `OSError` (`ENOSPC`), and `explain` has the numbers."""
+
+    needed_bytes: int
+    free_bytes: int
+
+
 def require_space(folder: Path, needed: int, purpose: str) -> None:
     """Raise `OSError` if there is no room for so many bytes of `purpose`, such as `the download`."""
     disk = shutil.disk_usage(folder)
-    if disk.total and disk.free < needed + SPARE_BYTES:
-        raise OSError(
-            errno.ENOSPC,
-            f"No room for {purpose}: it needs {needed} bytes, and {disk.free} are free",
-            str(folder),
-        )
+    needed += SPARE_BYTES
+    if disk.total and disk.free < needed:
+        numbers = f"it needs {-(-needed // 10**6)} MB, and {disk.free // 10**6} MB are free"
+        problem = NoRoomError(errno.ENOSPC, f"No room for {purpose}: {numbers}", str(folder))
+        problem.needed_bytes, problem.free_bytes = needed, disk.free
+        raise problem
 
 
 # --- versions that were rolled back in an app's own folder: offered only on request (D-179) --------

@@ -235,6 +235,8 @@ class InstallObstacle(StrEnum):
     """The set-up reported success, and another version runs."""
     NEWER_INSTALLED = "newer_installed"
     """A newer version is installed already, as by another window of the app."""
+    ABORTED = "aborted"
+    """The set-up gave up by itself, as a damaged one does; another try comes to the same."""
     ROLLED_BACK = "rolled_back"
     """The app went back to the version before, by itself or for a person."""
     FAILED = "failed"

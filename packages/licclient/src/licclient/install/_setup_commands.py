@@ -22,7 +22,11 @@ _REFUSED: Final = frozenset({1223})
 """Of Windows itself: a person did not give the administrator's permission."""
 
 _CODES: Final[dict[InstallationKind, dict[int, InstallObstacle | None]]] = {
-    InstallationKind.NSIS: {0: None, 1: InstallObstacle.REFUSED},
+    InstallationKind.NSIS: {
+        0: None,
+        1: InstallObstacle.REFUSED,
+        2: InstallObstacle.ABORTED,  # by its script, or as its checksum is wrong
+    },
     InstallationKind.INNO: {
         0: None,
         2: InstallObstacle.REFUSED,  # nobody can cancel a silent one: the administrator's permission

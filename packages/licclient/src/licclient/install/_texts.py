@@ -24,6 +24,7 @@ TEXTS: Final = {
         "interrupted": "The update was interrupted. Please try again.",
         "no_effect": "The update was not installed. Please close all windows of the app, and try again.",
         "newer_installed": "A newer version is installed already. Please close all windows of the app, and open it again.",
+        "aborted": "The set-up of the update ended without installing it. You can go on using this version; please contact support.",
         "rolled_back": "The app went back to the version before the update. You can go on using it until the next update.",
         "failed": "The update failed. Please try again, or contact support.",
         "code": "(Code {0})",
@@ -48,6 +49,7 @@ TEXTS: Final = {
         "interrupted": "Das Update wurde unterbrochen. Bitte versuchen Sie es erneut.",
         "no_effect": "Das Update wurde nicht installiert. Schließen Sie alle Fenster der App, und versuchen Sie es erneut.",
         "newer_installed": "Eine neuere Version ist bereits installiert. Schließen Sie alle Fenster der App, und öffnen Sie sie erneut.",
+        "aborted": "Das Installationsprogramm des Updates endete, ohne es zu installieren. Diese Version läuft weiter; bitte fragen Sie den Support.",
         "rolled_back": "Die App läuft wieder in der Version vor dem Update. Sie können diese bis zum nächsten Update verwenden.",
         "failed": "Das Update ist fehlgeschlagen. Versuchen Sie es erneut, oder fragen Sie den Support.",
         "code": "(Code {0})",
@@ -72,6 +74,7 @@ TEXTS: Final = {
         "interrupted": "La mise à jour a été interrompue. Veuillez réessayer.",
         "no_effect": "La mise à jour n’a pas été installée. Fermez toutes les fenêtres de l’application et réessayez.",
         "newer_installed": "Une version plus récente est déjà installée. Fermez toutes les fenêtres de l’application, puis rouvrez-la.",
+        "aborted": "Le programme d’installation s’est arrêté sans installer la mise à jour. Vous pouvez continuer avec cette version ; veuillez contacter l’assistance.",
         "rolled_back": "L’application est revenue à la version précédant la mise à jour. Vous pouvez continuer à l’utiliser jusqu’à la prochaine mise à jour.",
         "failed": "La mise à jour a échoué. Réessayez, ou contactez l’assistance.",
         "code": "(Code {0})",
@@ -96,6 +99,7 @@ TEXTS: Final = {
         "interrupted": "La actualización se interrumpió. Inténtelo de nuevo.",
         "no_effect": "La actualización no se instaló. Cierre todas las ventanas de la aplicación e inténtelo de nuevo.",
         "newer_installed": "Ya hay instalada una versión más reciente. Cierre todas las ventanas de la aplicación y vuelva a abrirla.",
+        "aborted": "El programa de instalación terminó sin instalar la actualización. Puede seguir usando esta versión; póngase en contacto con el soporte.",
         "rolled_back": "La aplicación ha vuelto a la versión anterior a la actualización. Puede seguir usándola hasta la próxima actualización.",
         "failed": "La actualización ha fallado. Inténtelo de nuevo o póngase en contacto con el soporte.",
         "code": "(Código {0})",
@@ -120,6 +124,7 @@ TEXTS: Final = {
         "interrupted": "更新が中断されました。もう一度お試しください。",
         "no_effect": "更新はインストールされませんでした。アプリのすべてのウィンドウを閉じて、もう一度お試しください。",
         "newer_installed": "より新しいバージョンがすでにインストールされています。アプリのすべてのウィンドウを閉じて、もう一度開いてください。",
+        "aborted": "セットアップが更新をインストールせずに終了しました。このバージョンは引き続き使えます。サポートにお問い合わせください。",
         "rolled_back": "アプリは更新前のバージョンに戻りました。次の更新までこのバージョンを引き続き使えます。",
         "failed": "更新に失敗しました。もう一度お試しになるか、サポートにお問い合わせください。",
         "code": "（コード {0}）",
@@ -144,6 +149,7 @@ TEXTS: Final = {
         "interrupted": "更新已中断。请重试。",
         "no_effect": "更新未安装。请关闭应用的所有窗口后重试。",
         "newer_installed": "已安装更新的版本。请关闭应用的所有窗口，然后重新打开。",
+        "aborted": "安装程序未安装更新便已结束。您可以继续使用此版本；请联系技术支持。",
         "rolled_back": "应用已恢复到更新前的版本。在下次更新之前，您可以继续使用此版本。",
         "failed": "更新失败。请重试，或联系技术支持。",
         "code": "（代码 {0}）",
@@ -153,6 +159,9 @@ TEXTS: Final = {
         "installed": "已安装到版本 {0} 的更新。",
     },
 }
+
+_WITH_CODE: Final = frozenset({InstallObstacle.FAILED, InstallObstacle.ABORTED})
+"""Obstacles of which support needs the code."""
 
 
 def sentence_of(what: InstallationError | UpdatePlan | InstallationReceipt, tag: str) -> str:
@@ -186,7 +195,5 @@ def _obstacle(
         detail = texts["command"].format(command) if command else None
     else:
         sentence = texts[obstacle.value]
-        detail = (
-            texts["code"].format(code) if obstacle is InstallObstacle.FAILED and code is not None else None
-        )
+        detail = texts["code"].format(code) if obstacle in _WITH_CODE and code is not None else None
     return sentence if detail is None else join_sentences(sentence, detail, tag)

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.not_movable": "Nur der Support kann diesen Computer freigeben. Bitte wenden Sie sich an den Support.",
     "error.cancelled": "Der Download wurde abgebrochen.",
     "error.disk": "Die Datei konnte nicht gespeichert werden. {0}",
+    "error.no_room": "Auf dem Datenträger ist nicht genug Platz: {0} MB werden gebraucht, und {1} MB sind frei in {2}. Bitte schaffen Sie Platz, und versuchen Sie es erneut.",
     "error.unreadable_file": "Die Datei konnte nicht gelesen werden. {0}",
     "state.valid": "Lizenziert.",
     "state.grace": "Lizenziert, aber zuletzt nicht bestätigt. Bitte gehen Sie bis {0} online.",

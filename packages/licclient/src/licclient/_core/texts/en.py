@@ -51,6 +51,7 @@ TEXTS: Final = {
     "error.not_movable": "Only support can free this computer for another one. Please contact support.",
     "error.cancelled": "The download was cancelled.",
     "error.disk": "The file could not be saved. {0}",
+    "error.no_room": "There is not enough room on the disk: {0} MB are needed, and {1} MB are free in {2}. Please free up space, and try again.",
     "error.unreadable_file": "The file could not be read. {0}",
     # `LicenseState`: the first line of a settings page; {0} is a date, or a number of days
     "state.valid": "Licensed.",

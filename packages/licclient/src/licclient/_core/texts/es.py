@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.not_movable": "Solo el soporte puede liberar este equipo. Póngase en contacto con el soporte.",
     "error.cancelled": "La descarga se ha cancelado.",
     "error.disk": "No se pudo guardar el archivo. {0}",
+    "error.no_room": "No hay suficiente espacio en el disco: se necesitan {0} MB y hay {1} MB libres en {2}. Libere espacio e inténtelo de nuevo.",
     "error.unreadable_file": "No se pudo leer el archivo. {0}",
     "state.valid": "Con licencia.",
     "state.grace": "Con licencia, pero sin confirmar últimamente. Conéctese a Internet antes del {0}.",

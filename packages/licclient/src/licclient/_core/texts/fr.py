@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.not_movable": "Seule l’assistance peut libérer cet ordinateur. Veuillez contacter l’assistance.",
     "error.cancelled": "Le téléchargement a été annulé.",
     "error.disk": "Le fichier n’a pas pu être enregistré. {0}",
+    "error.no_room": "L’espace disque est insuffisant : {0} Mo sont nécessaires et {1} Mo sont libres dans {2}. Libérez de l’espace et réessayez.",
     "error.unreadable_file": "Le fichier n’a pas pu être lu. {0}",
     "state.valid": "Licence active.",
     "state.grace": "Licence active, mais non confirmée récemment. Connectez-vous à Internet avant le {0}.",

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.not_movable": "只有技术支持可以释放此计算机。请联系技术支持。",
     "error.cancelled": "下载已取消。",
     "error.disk": "无法保存文件。{0}",
+    "error.no_room": "磁盘空间不足：需要 {0} MB，而 {2} 中可用 {1} MB。请释放空间后重试。",
     "error.unreadable_file": "无法读取文件。{0}",
     "state.valid": "许可证有效。",
     "state.grace": "许可证有效，但近期未经确认。请在 {0} 之前连接网络。",
