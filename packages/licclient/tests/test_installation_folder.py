@@ -438,6 +438,23 @@ def test_leftovers_are_removed_by_the_next_update(root, lay):
     assert {path.name for path in root.iterdir()} <= {"current.txt", "versions", ".licclient.lock"}
 
 
+@pytest.mark.parametrize("name", ["photo-lab/photo-lab", "photo-studio"])
+def test_a_frozen_program_is_found_in_each_version(root, lay, monkeypatch, name):
+    """The launcher starts it by its name: not the folder packed in place of its content, nor renamed."""
+    installation = Installation(root)
+    first = installation.apply(lay("1.0.0"))
+    monkeypatch.setattr(sys, "executable", str(first.folder / "photo-lab"))
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    wrong = zip_of(entry(name, stat.S_IFREG | 0o755))
+    with pytest.raises(UnusableArchiveError, match=r"has no photo-lab, the program that is"):
+        installation.apply(downloaded(root.parent, wrong, "1.1.0"))
+    assert installation.current == first
+    assert [path.name for path in (root / "versions").iterdir()] == [first.folder.name]
+    assert installation.apply(lay("1.1.0")).version == "1.1.0"
+    monkeypatch.delattr(sys, "frozen")  # a Python in the version has another name after an update
+    assert installation.apply(downloaded(root.parent, wrong, "1.2.0")).version == "1.2.0"
+
+
 def test_the_version_that_runs_is_not_removed(root, lay):
     """An app that stays up through two updates may still load its own files."""
     program = f"""

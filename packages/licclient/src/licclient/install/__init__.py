@@ -510,6 +510,7 @@ class Installation:
             _unpack_module.unpack(downloaded.path, downloaded.size, downloaded.sha256, draft)
             if demand_program:
                 _demand_program(draft)
+            self._demand_started(draft)
             if is_folder(self._versions / name):  # damaged, and the pointer does not lead to it
                 self._discard(name)
             replace_file(draft, self._versions / name, FOLDER_PAUSES)
@@ -517,6 +518,19 @@ class Installation:
             _remove(draft)
             raise
         sync_folder(self._versions)
+
+    def _demand_started(self, draft: Path) -> None:
+        """Raise `UnusableArchiveError` if a version lacks the frozen program that runs, by its name."""
+        started = Path(sys.executable or "")
+        try:
+            inner = started.resolve().relative_to(self._versions.resolve()).parts[1:]
+        except (OSError, RuntimeError, ValueError):
+            return
+        if inner and getattr(sys, "frozen", False) and not draft.joinpath(*inner).is_file():
+            raise UnusableArchiveError(
+                f"The archive has no {'/'.join(inner)}, the program that is started. Pack the content of the"
+                " app's folder, not the folder, and keep the program's name."
+            )
 
     def _is_whole(self, downloaded: "Downloaded", name: str) -> bool:
         """Return whether a version is there with all of its files: virus scanners take some away later."""
