@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from licclient import LicclientError
-from licclient.install import DetectedInstallation, InstallationKind, _windows_setups
+from licclient.install import DetectedInstallation, Installation, InstallationKind, _windows_setups
 from licclient.testing import LicenseService
 
 
@@ -29,10 +29,11 @@ with LicenseService() as service:
         sys.exit()
     vars(_windows_setups).update(QUIT_SECONDS=int(rest[0]), SETUP_SECONDS=int(rest[1]))
     service.publish(promised, slug="photo-lab", content=Path(setup).read_bytes(), filename=Path(setup).name)
+    current = Installation(folder).current if kind == "folder" else None  # it runs from its version's folder
     installation = DetectedInstallation(
         InstallationKind(kind),
         Path(folder),
-        Path(folder, "photo-lab.exe"),
+        Path(folder if current is None else current.folder, "photo-lab.exe"),
         is_writable=True,
         updater=None,
         command=None,
