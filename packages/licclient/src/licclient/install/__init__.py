@@ -18,7 +18,7 @@ The app's own folder has a folder for each version, and a pointer to the one tha
 
 A folder gets its name in `versions` when it is complete, and the pointer is replaced atomically: a process
 that is killed at any moment leaves either the old version current or the new one. That holds for a damaged
-version as well: it is unpacked into another folder (D-399).
+version as well: it is unpacked into another folder.
 
 An app that calls `confirm` when its main window stands is protected from a release that does not start: after
 two starts without it the launcher goes back.

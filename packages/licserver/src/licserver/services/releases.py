@@ -373,7 +373,7 @@ def _describe_platform(release: Release) -> str | None:
     platform, kind = release.platform, release.kind
     if not platform and kind is not FileKind.FOLDER:
         return (
-            f"Without --platform this file is offered on every system to apps that name no kind: {kind} is"
+            f"Without a platform this file is offered on every system to apps that name no kind: {kind} is"
             " for one."
         )
     if (usual := correct_platform(platform)) is None:
