@@ -866,8 +866,8 @@ def as_single_file(folder, monkeypatch):
 
 
 REAL = [
-    *(as_versions, as_snap, as_appimage, as_scoop, as_formula, as_package),
-    *(as_velopack, as_folder, as_single_file),
+    *(as_versions, as_snap, as_appimage, as_scoop, as_formula, as_velopack, as_folder, as_single_file),
+    *([] if os.name == "nt" else [as_package]),  # only Linux has packages of the system
 ]
 OWN = {
     as_snap: {"SNAP": "{app}", "SNAP_NAME": "photo-lab"},
@@ -932,6 +932,19 @@ def test_nothing_is_raised(monkeypatch, tmp_path, start, is_gone):
     assert (found.kind, found.is_certain, found.updater) == (InstallationKind.UNKNOWN, False, None)
     assert clean_environment() == dict(os.environ)
     assert list_app_folders() == []
+
+
+def test_a_place_that_refuses_is_asked_once(monkeypatch, tmp_path):
+    """As `Program Files` refuses files: `tempfile` of Python 3.11 tries 10,000 names there."""
+    tries = []
+
+    def refuse(path, *_: object) -> int:
+        tries.append(path)
+        raise PermissionError(13, "Access is denied", str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert not _detection.can_write(tmp_path)
+    assert len(tries) == 1
 
 
 @needs_unix

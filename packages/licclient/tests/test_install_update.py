@@ -29,7 +29,7 @@ from licclient.errors import (
 from licclient.install import DetectedInstallation, Installation, _appimage, _beside, _restart
 from licclient.testing import MemoryStorage
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs modes and shells of Unix")
+needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes and shells of Unix")
 both = pytest.mark.parametrize("flavour", [LicenseClient, AsyncLicenseClient], indirect=True)
 
 
@@ -115,6 +115,7 @@ async def test_receipts_of_a_folder(client, make_client, update_of, root, lay, k
     assert await receipt(first, "1.0") == "rolled_back"
 
 
+@needs_unix
 async def test_the_receipt_of_an_appimage(client, make_client, update_of, image, key, monkeypatch):
     """An instance that was started before says so; another copy has none."""
     await client.install_update(await update_of(appimage("2.0")), key=key, installation=image, restart=False)
@@ -214,6 +215,7 @@ async def test_what_was_not_set_up_is_not_downloaded(client, store, update_of, t
     assert len(store.service.requests) == before
 
 
+@needs_unix
 @pytest.mark.sampled(1)
 @both
 async def test_an_appimage_is_replaced_with_its_mode(client, update_of, image, key):
@@ -230,6 +232,7 @@ async def test_an_appimage_is_replaced_with_its_mode(client, update_of, image, k
     assert {path.name for path in image.folder.iterdir()} == {"Photo Lab.AppImage", "photo-lab"}
 
 
+@needs_unix
 @pytest.mark.sampled(1)
 @both
 async def test_the_file_of_a_dialog_is_not_downloaded_again(client, store, update_of, image, key, folder):
@@ -244,6 +247,7 @@ async def test_the_file_of_a_dialog_is_not_downloaded_again(client, store, updat
         await client.install_update(update, key=key, downloaded=file.path, installation=image)
 
 
+@needs_unix
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("content", "obstacle"),
@@ -260,6 +264,7 @@ async def test_another_file_does_not_replace_an_appimage(client, update_of, imag
     assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
 
 
+@needs_unix
 async def test_a_damaged_file_replaces_nothing(client, store, update_of, image, key):
     """The download's digest differs: it is never named, and no byte of it is beside the app."""
     update = await update_of(appimage("2.0"))
@@ -270,6 +275,7 @@ async def test_a_damaged_file_replaces_nothing(client, store, update_of, image, 
     assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
 
 
+@needs_unix
 async def test_a_file_that_is_replaced_after_its_download_is_not_installed(
     client, update_of, image, key, monkeypatch
 ):
@@ -287,6 +293,7 @@ async def test_a_file_that_is_replaced_after_its_download_is_not_installed(
     assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
 
 
+@needs_unix
 async def test_a_full_disk_leaves_the_old_one(client, update_of, image, key, monkeypatch):
     """Whether it is known before, or only at the last block."""
     update = await update_of(appimage("2.0"))
@@ -302,6 +309,7 @@ async def test_a_full_disk_leaves_the_old_one(client, update_of, image, key, mon
     assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
 
 
+@needs_unix
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSYS])
 async def test_a_place_that_cannot_be_written_is_named(client, update_of, image, key, monkeypatch, number):
@@ -320,6 +328,7 @@ async def test_a_place_that_cannot_be_written_is_named(client, update_of, image,
         await client.install_update(update, key=key, installation=replace(image, is_writable=False))
 
 
+@needs_unix
 async def test_the_leftovers_of_a_killed_process_are_removed(client, update_of, image, key):
     """Only what is surely of such a process."""
     killed = image.folder / ".licclient-ab12_x9z.draft"
@@ -335,6 +344,7 @@ async def test_the_leftovers_of_a_killed_process_are_removed(client, update_of, 
     assert {path.name for path in image.folder.iterdir()} == {"Photo Lab.AppImage", *others}
 
 
+@needs_unix
 @pytest.mark.parametrize("name", ["x" * 246 + ".AppImage", "ä" * 120 + ".AppImage"])
 async def test_the_name_of_an_appimage_may_be_as_long_as_any(client, update_of, image, key, name):
     """It is no part of the draft's name."""
@@ -364,6 +374,7 @@ def second_installer(file, target, monkeypatch):
     return threading.Thread(target=run), midway, go_on, errors
 
 
+@needs_unix
 @pytest.mark.parametrize("has_locks", [True, False])
 def test_two_installers_of_an_appimage_leave_a_whole_file(image, tmp_path, monkeypatch, has_locks):
     """As of two users: the second waits for the first, or is amid its copy when that is done."""
@@ -388,6 +399,7 @@ def test_two_installers_of_an_appimage_leave_a_whole_file(image, tmp_path, monke
     assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
 
 
+@needs_unix
 def test_an_installer_does_not_wait_forever_for_another_one(image, tmp_path, monkeypatch):
     """It says that another one is at work."""
     monkeypatch.setattr(_beside, "LOCK_SECONDS", 0.05)
@@ -398,6 +410,7 @@ def test_an_installer_does_not_wait_forever_for_another_one(image, tmp_path, mon
     assert image.program.read_bytes() == appimage("1.0")
 
 
+@needs_unix
 @pytest.mark.parametrize("is_openable", [True, False])
 def test_a_folder_without_locks_keeps_what_may_belong_to_another_installer(
     image, tmp_path, monkeypatch, is_openable
@@ -426,6 +439,7 @@ def test_a_folder_without_locks_keeps_what_may_belong_to_another_installer(
     assert not old.exists()
 
 
+@needs_unix
 def test_a_folder_whose_names_cannot_be_listed_is_no_obstacle(image, tmp_path, monkeypatch):
     """Its mode may grant writing alone."""
 
@@ -437,6 +451,7 @@ def test_a_folder_whose_names_cannot_be_listed_is_no_obstacle(image, tmp_path, m
     assert image.program.read_bytes() == appimage("2.0")
 
 
+@needs_unix
 async def test_a_cancelled_download_installs_nothing(client, update_of, image, key):
     """And can be resumed."""
     update, stop = await update_of(appimage("2.0")), threading.Event()
@@ -456,6 +471,7 @@ async def test_a_zip_that_is_none_leaves_the_folder(client, update_of, root, lay
     assert Installation(root).current.version == "1.0"
 
 
+@needs_unix
 async def test_a_file_without_a_digest_is_never_installed(client, store, update_of, image, key):
     """Not even over https."""
     update = await update_of(appimage("2.0"))
@@ -465,6 +481,7 @@ async def test_a_file_without_a_digest_is_never_installed(client, store, update_
     assert image.program.read_bytes() == appimage("1.0")
 
 
+@needs_unix
 async def test_an_outage_installs_nothing(client, store, update_of, image, key, dead_url):
     """The download goes on another day."""
     update = replace(await update_of(appimage("2.0")), download_url=f"{dead_url}/api/v1/update-download")
@@ -494,6 +511,7 @@ async def test_an_old_instance_does_not_lower_the_version_of_a_folder(client, up
     assert installation.current.version == "2.0"
 
 
+@needs_unix
 async def test_an_old_instance_does_not_lower_the_version_of_an_appimage(
     client, make_client, update_of, image, key, tmp_path, clock, monkeypatch
 ):
@@ -513,6 +531,7 @@ async def test_an_old_instance_does_not_lower_the_version_of_an_appimage(
     assert image.program.read_bytes() == appimage("2.0")
 
 
+@needs_unix
 async def test_a_clock_that_was_set_back_keeps_nobody_from_an_update(
     client, update_of, image, key, tmp_path, clock
 ):
@@ -525,6 +544,7 @@ async def test_a_clock_that_was_set_back_keeps_nobody_from_an_update(
     assert image.program.read_bytes() == appimage("2.0")
 
 
+@needs_unix
 @pytest.mark.parametrize(("version", "is_installed"), [("0.9", False), ("1.5", True), ("2.1", True)])
 async def test_a_file_of_another_version_than_the_offered_one(
     client, update_of, image, key, tmp_path, version, is_installed
@@ -544,6 +564,7 @@ async def test_a_file_of_another_version_than_the_offered_one(
     assert image.program.read_bytes() == appimage(version if is_installed else "1.0")
 
 
+@needs_unix
 async def test_a_file_of_another_kind_is_not_even_downloaded(client, store, update_of, image, key):
     """As an AppImage that names the kind of another installation in its settings."""
     update = await update_of(appimage("2.0"))
@@ -570,6 +591,7 @@ async def test_a_zip_is_the_kind_of_every_folder(client, update_of, root, lay, k
     assert Installation(root).current.version == "2.0"
 
 
+@needs_unix
 async def test_without_a_state_folder_nothing_stays_in_the_temporary_one(
     make_client, store, image, key, tmp_path, monkeypatch
 ):
@@ -607,6 +629,7 @@ if os.fork() == 0:
 """
 
 
+@needs_unix
 def test_the_app_opens_again_while_a_worker_of_it_lives_on(tmp_path):
     """A process that the app has forked off keeps no pipe open."""
     program = tmp_path / "photo-lab"
@@ -620,6 +643,7 @@ def test_the_app_opens_again_while_a_worker_of_it_lives_on(tmp_path):
         time.sleep(0.01)
 
 
+@needs_unix
 def test_a_working_folder_that_is_gone(tmp_path, monkeypatch):
     """The app is opened again elsewhere."""
     monkeypatch.delenv("OWD", raising=False)
@@ -631,6 +655,7 @@ def test_a_working_folder_that_is_gone(tmp_path, monkeypatch):
     assert _restart.starting_folder() == tmp_path
 
 
+@needs_unix
 def test_the_app_opens_again_once_it_has_ended(tmp_path):
     """Not before, and with the words of its name that a shell would read as a command."""
     program = tmp_path / "Photo $(touch hacked) Lab; exit"

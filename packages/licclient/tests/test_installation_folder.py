@@ -264,7 +264,7 @@ def test_a_copy_needs_room(root, lay, monkeypatch):
     def full(*_: object, **__: object):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for name in ("require_space", "TemporaryFile"):
+    for name in ("require_space", "open_temporary"):
         monkeypatch.setattr(_unpack, name, full)
         with pytest.raises(OSError, match="No space left"):
             Installation(root).apply(shared)

@@ -214,6 +214,7 @@ class World:
         for _ in range(times):
             with (
                 mock.patch.object(launch, "run_watched", run_watched),
+                mock.patch.object(launch, "run", lambda path, _: run_watched(path, None)[0]),
                 mock.patch("os.execve", lambda path, *_: run_watched(Path(path), None)),
             ):
                 self.installation.start("photo-lab")

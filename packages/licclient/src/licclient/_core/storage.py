@@ -547,6 +547,23 @@ def read_with_retries(path: "Path") -> bytes | None:
     return repeat(lambda: read_private(path))
 
 
+def open_temporary(folder: "Path", prefix: str) -> BinaryIO:
+    """Make a file that has no name, or on Windows none once it is closed; by one try.
+
+    `tempfile` tries 10,000 names where Windows refuses to make a file, as in `Program Files`.
+    """
+    path = folder / f"{prefix}{os.urandom(8).hex()}"
+    descriptor = os.open(path, os.O_RDWR | NEW_FILE | getattr(os, "O_TEMPORARY", 0), 0o600)
+    file = os.fdopen(descriptor, "w+b")
+    if os.name != "nt":  # Windows removes it when it is closed
+        try:
+            path.unlink()
+        except BaseException:
+            file.close()
+            raise
+    return file
+
+
 def look_at(path: "Path", *, follow_links: bool = False) -> os.stat_result | None:
     """Return the content at a path; None for nothing. Retry a failure for at most 0.4 s, then raise it."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from licclient._core.environment import clean_environment, is_folder_of_an_app
 from licclient._core.kinds import InstallationKind
 from licclient._core.lazy import lazy
+from licclient._core.storage import open_temporary
 from licclient.install._detection_files import find_appimage, find_own_folder, read_beginning, resolve
 from licclient.install._signs import Signs, decide
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     import ctypes
     import subprocess
     import sysconfig
-    import tempfile
     from importlib import metadata
 
     from licclient.install import _registry
@@ -33,7 +33,6 @@ else:
     metadata = lazy("importlib.metadata")
     subprocess = lazy("subprocess")
     sysconfig = lazy("sysconfig")
-    tempfile = lazy("tempfile")
     _registry = lazy("licclient.install._registry")
 
 _SYSTEM: str = sys.platform  # with any value for mypy
@@ -122,7 +121,7 @@ def can_write(folder: Path) -> bool:
     A path's name and `os.access` say nothing of lists of rights, read-only disks and sandboxes.
     """
     try:
-        with tempfile.NamedTemporaryFile(prefix=".licclient-", dir=folder):
+        with open_temporary(folder, ".licclient-"):
             return True
     except (OSError, ValueError):
         return False

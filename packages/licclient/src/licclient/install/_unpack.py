@@ -11,12 +11,19 @@ from contextlib import ExitStack, contextmanager
 from hashlib import file_digest
 from io import BufferedReader, FileIO
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, Final
 from zipfile import ZipFile
 
 from licclient._core.computer import require_space
-from licclient._core.storage import NEW_FILE, disk_name, look_at, open_plain, sync_file, sync_folder
+from licclient._core.storage import (
+    NEW_FILE,
+    disk_name,
+    look_at,
+    open_plain,
+    open_temporary,
+    sync_file,
+    sync_folder,
+)
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
 from licclient.install._versions import DRAFT
@@ -111,7 +118,7 @@ def _is_shared(file: IO[bytes]) -> bool:
 def _copy(file: IO[bytes], size: int, folder: Path) -> IO[bytes]:
     """Copy a file of so many bytes; one that is larger differs from it afterwards as well."""
     require_space(folder, size, "a copy of the download")
-    copy = TemporaryFile(prefix=DRAFT, dir=folder)  # noqa: SIM115 - the caller closes it
+    copy = open_temporary(folder, DRAFT)
     try:
         left = size + 1
         while block := file.read(min(left, _BLOCK)):
