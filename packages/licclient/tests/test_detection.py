@@ -329,6 +329,7 @@ def test_uv(wheel, tmp_path):
 
 
 @needs_unix
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("line", ["photo-lab", "inkscape"])
 def test_a_package_of_debian(tmp_path, monkeypatch, line):
     """The list of a package names the file, or its other name before /usr was merged."""
@@ -689,6 +690,7 @@ def test_an_app_of_the_app_store(bundle):
 
 
 @needs_unix
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("updates_itself", [False, True])
 def test_a_cask_of_homebrew(bundle, tmp_path, updates_itself):
     """The cask's folder has a link to it; a cask that says so leaves updates to the app."""

@@ -345,6 +345,7 @@ async def test_the_leftovers_of_a_killed_process_are_removed(client, update_of, 
 
 
 @needs_unix
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["x" * 246 + ".AppImage", "ä" * 120 + ".AppImage"])
 async def test_the_name_of_an_appimage_may_be_as_long_as_any(client, update_of, image, key, name):
     """It is no part of the draft's name."""
@@ -411,6 +412,7 @@ def test_an_installer_does_not_wait_forever_for_another_one(image, tmp_path, mon
 
 
 @needs_unix
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_openable", [True, False])
 def test_a_folder_without_locks_keeps_what_may_belong_to_another_installer(
     image, tmp_path, monkeypatch, is_openable
@@ -545,6 +547,7 @@ async def test_a_clock_that_was_set_back_keeps_nobody_from_an_update(
 
 
 @needs_unix
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("version", "is_installed"), [("0.9", False), ("1.5", True), ("2.1", True)])
 async def test_a_file_of_another_version_than_the_offered_one(
     client, update_of, image, key, tmp_path, version, is_installed

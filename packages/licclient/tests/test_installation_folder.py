@@ -222,6 +222,7 @@ def test_a_file_that_changed_since_it_was_verified(root, lay, change):
 
 
 @needs_unix
+@pytest.mark.sampled(3, "mode", "owner")
 @pytest.mark.parametrize("mode", [0o644, 0o664, 0o646])
 @pytest.mark.parametrize("owner", [0, 1])
 def test_another_user_cannot_change_what_was_verified(root, lay, monkeypatch, mode, owner):
@@ -244,6 +245,7 @@ def test_another_user_cannot_change_what_was_verified(root, lay, monkeypatch, mo
 
 
 @needs_unix
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", [b"", b"more"])
 def test_a_copy_is_verified(root, lay, change):
     """A shared file of another length or content is refused, and leaves nothing."""
