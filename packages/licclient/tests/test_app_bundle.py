@@ -95,6 +95,7 @@ def test_another_bundle_replaces_nothing(bundle, tmp_path, files, error):
     assert version(bundle) == "1.0"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("team", ["not set", None])
 def test_a_bundle_without_a_team_is_replaced_by_any_that_is_sealed(bundle, tmp_path, team):
     """As one that was signed on the developer's computer alone, or not at all."""
@@ -104,6 +105,7 @@ def test_a_bundle_without_a_team_is_replaced_by_any_that_is_sealed(bundle, tmp_p
     assert version(bundle) == "2.0"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("team", ['x" or anchor apple "', "", "AB12CD34EF\nTeamIdentifier=EVIL"])
 def test_a_signature_that_cannot_be_read_is_not_taken_for_none(bundle, tmp_path, team):
     """Nothing but a team's id is written into the requirement."""
@@ -151,6 +153,7 @@ def test_a_file_that_is_no_zip_replaces_nothing(bundle, tmp_path):
     assert version(bundle) == "1.0"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("ditto", "zipped", "obstacle"),
     [
@@ -206,6 +209,7 @@ def test_nothing_is_removed_before_the_new_bundle_is_durable(bundle, tmp_path, m
     assert steps[-2:] == ["exchange", "Applications"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("problem", [errno.EIO, errno.EPERM])
 def test_an_exchange_that_fails_moves_nothing(bundle, tmp_path, monkeypatch, problem):
     """Only where the system has no exchanges the two are moved, one after the other."""

@@ -30,6 +30,7 @@ CERTIFICATES = {
 }
 
 
+@pytest.mark.sampled(7, "make")
 @pytest.mark.usefixtures("verdicts")
 @both
 @pytest.mark.parametrize("make", CERTIFICATES.values(), ids=CERTIFICATES.keys())

@@ -31,6 +31,11 @@ def spawned(monkeypatch):
     monkeypatch.setattr(_windows_setups, "spawn_on_windows", lambda *call: calls.append(call))
     monkeypatch.setattr(_windows_setups, "_held", [])
     yield calls
+    end_app()
+
+
+def end_app() -> None:
+    """Let go of the files that tell scripts whether the app runs: Windows removes none that is open."""
     for file in _windows_setups._held:
         file.close()
 
@@ -173,6 +178,7 @@ async def test_an_old_instance_does_not_lower_the_version(
     [attempt] = (tmp_path / "state" / "updates").glob("attempt-*")
     if note is not None:
         (attempt / "code.txt").write_text(note)
+    end_app()
     if is_installed:
         await client.install_update(update, key=key, installation=here)
     else:
@@ -191,8 +197,7 @@ async def test_a_set_up_that_runs_keeps_its_folder(
     update = await update_of(SETUP)
     await client.install_update(update, key=key, installation=here)
     [attempt] = (tmp_path / "state" / "updates").glob("attempt-*")
-    for file in _windows_setups._held:
-        file.close()
+    end_app()
     (attempt / "running").unlink()  # as the script does when the app has ended
     with pytest.raises(InstallationError) as caught:
         await client.install_update(update, key=key, installation=here)
@@ -219,6 +224,7 @@ async def test_without_a_state_folder_the_next_set_up_removes_the_last_one(
     store.content, store.digest = SETUP, digest(SETUP)
     update = (await client.check_for_update(key)).update
     for number in range(2):
+        end_app()
         await client.install_update(update, key=key, installation=here)
         assert len(list(temporary.iterdir())) == 2, number
         assert len(list(temporary.glob("licclient-attempt-*/update-*.exe"))) == 1

@@ -109,6 +109,7 @@ CERTIFICATES = {
 }
 
 
+@pytest.mark.sampled(4, "make")
 @pytest.mark.usefixtures("verdicts")
 @both
 @pytest.mark.parametrize(("make", "outage"), CERTIFICATES.values(), ids=CERTIFICATES)
