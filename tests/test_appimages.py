@@ -216,7 +216,7 @@ def test_a_full_disk_leaves_the_old_version(images: Images, mounted: Callable[..
     size = images.of["1.0.0"].stat().st_size
     mounted("-t", "tmpfs", "-o", f"size={size + 200_000}", "tmpfs")
     shutil.copy(images.of["1.0.0"], images.place)
-    assert images.update("1.1.0")[0].startswith("OSError")
+    assert images.update("1.1.0")[0].startswith("NoRoomError")
     assert images.version() == "1.0.0"
 
 
