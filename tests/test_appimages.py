@@ -143,7 +143,8 @@ def mounted(images: Images) -> Iterator[Callable[..., None]]:
         subprocess.run(["mount", *options, place], check=True)
 
     yield mount
-    while subprocess.run(["umount", place], check=False, capture_output=True).returncode == 0:
+    # Lazily: the runtime of an image that has just ended may still hold it.
+    while subprocess.run(["umount", "--lazy", place], check=False, capture_output=True).returncode == 0:
         pass
 
 
