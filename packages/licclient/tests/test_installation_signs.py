@@ -156,7 +156,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_is_not_shown(command):
-    """The kind counts, and whoever put the file there has no say in what people type."""
+    """The kind counts, and no command of that file is shown."""
     text, is_trusted = COMMANDS[command]
     for kind in (Kind.SNAP, Kind.UNKNOWN):
         found = decide(Signs(override=f"{kind}\n{text}\n", is_override_trusted=is_trusted))

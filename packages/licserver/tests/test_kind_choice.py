@@ -9,7 +9,7 @@ import pytest
 
 from licserver.domain.channel_offers import (
     describe_audience,
-    describe_order,
+    describe_lower_version,
     is_only_fix,
     latest,
     latest_by_kind,
@@ -236,11 +236,11 @@ def test_apps_in_folders_that_get_another_file_alone(further, is_missing):
 def test_a_version_that_is_never_offered():
     """Its number is below what is offered in its place, unless it is a fix or in another channel."""
     new, fix = release("0.5"), release("0.5", security=SecurityNotice(None, ()))
-    assert describe_order(new, [release("1.0"), new]) == (
+    assert describe_lower_version(new, [release("1.0"), new]) == (
         "No app is offered 0.5, as 1.0 is higher: check the number, and withdraw the version if it is wrong."
     )
     for other in (release("0.4"), release("1.0", "msi"), release("1.0", platform=WINDOWS)):
-        assert describe_order(new, [other, new]) is None, other
-    assert describe_order(fix, [release("1.0"), fix]) is None
-    assert describe_order(release("0.5", channel="beta"), [release("1.0")]) is None
-    assert describe_order(new, []) is None
+        assert describe_lower_version(new, [other, new]) is None, other
+    assert describe_lower_version(fix, [release("1.0"), fix]) is None
+    assert describe_lower_version(release("0.5", channel="beta"), [release("1.0")]) is None
+    assert describe_lower_version(new, []) is None

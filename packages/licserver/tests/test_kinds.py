@@ -315,8 +315,8 @@ def test_the_command_line_publishes_each_kind(cli, tmp_path):
         ("0.5", "app.zip", b"", "windows-x86_64", "No app is offered 0.5, as 1.0 is higher"),
         ("2.0", "app.zip", b"", "windows-amd64", "sends the platform windows-x86_64, not windows-amd64."),
         ("2.0", "app.zip", b"", "steamdeck", None),
-        ("2.0", "photo-lab", b"\x7fELF", "linux-x86_64", "no zip, so no app in a folder can install it"),
-        ("2.0", "app.py", b"", "linux-x86_64", "no zip, so no app in a folder can install it"),
+        ("2.0", "photo-lab", b"\x7fELF", "linux-x86_64", "no zip, which no app in a folder can install"),
+        ("2.0", "app.py", b"", "linux-x86_64", "no zip, which no app in a folder can install"),
         ("2.0", "plugin.dat", b"", "", None),
     ],
 )

@@ -161,8 +161,8 @@ FLAWS = {
     "a size that is none": (saying(size=True), NOT_SAID),
     "a size below nothing": (saying(size=-1), NOT_SAID),
     "a digest that is none": (saying(sha256="x"), NOT_SAID),
-    "a platform that is none": (saying(platform=1), NO_PLACE),
-    "a kind that is none": (saying(kind=["msi"]), NO_PLACE),
+    "a platform that is a number": (saying(platform=1), NO_PLACE),
+    "a kind that is a list": (saying(kind=["msi"]), NO_PLACE),
     "another instant": (saying(expires_at="tomorrow"), NO_INSTANT),
     "no instant": (saying(expires_at="2026-02-30T00:00:00Z"), NONE),
 }

@@ -90,9 +90,8 @@ class SignedReleases:
         edit = partial(raise_highest, signed=result)
         if name != of_all and edit(stored := self._state.load(of_all)) is not stored:
             self._state.change(of_all, edit)
-        if (
-            requested is not None and result.kind is not None
-        ):  # a service may not repeat it, or repeat another
+        if requested is not None and result.kind is not None:
+            # A service may not repeat the kind, or repeat another one.
             listing = replace(listing, kind=requested.kind or listing.kind)
         return replace(listing, signed=result)
 

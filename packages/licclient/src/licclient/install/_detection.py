@@ -201,7 +201,7 @@ def _gather(place: _Place) -> Signs:
 
 
 def _gather_files(place: _Place, bundle: Path | None) -> dict[str, Any]:
-    """Return the signs of who has put the program's file where it is."""
+    """Return the signs of what has installed the program's file."""
     folder, on_windows = place.program.parent, _SYSTEM == "win32"
     return {
         "framework": _find_framework(place, bundle),

@@ -281,7 +281,7 @@ def _is_awaited(kind: FileKind, platform: str, release: Release) -> bool:
     return release.kind is not FileKind.FOLDER and (not platform or release.platform in ("", platform))
 
 
-def describe_order(release: Release, releases: Sequence[Release]) -> str | None:
+def describe_lower_version(release: Release, releases: Sequence[Release]) -> str | None:
     """Return a sentence if a version is below one that is offered in its place; None for all others.
 
     A fix of a vulnerability is for apps of its major version (D-331).

@@ -48,6 +48,10 @@ _MAX_GAP: Final = 4096  # between a program and its data, which NSIS aligns to 5
 _PE32_PLUS: Final = 0x20B
 _CERTIFICATES: Final = 4  # the number of the data directory
 _MAX_SECTIONS: Final = 96  # as Windows has it
+_PROGRAMS: Final = (b"\x7fELF", b"#!", *map(bytes.fromhex, ("cffaedfe", "cafebabe")))
+"""How programs of Linux and macOS begin, and scripts; those of Windows may be set-ups."""
+
+_SOURCES: Final = frozenset({".py", ".pyw"})
 _EXECUTABLE: Final = 0o111 << 16  # of a zip entry's mode
 _MAX_LIST: Final = 16 << 20  # bytes of a zip's directory, and entries: as `licclient.install` has them
 _MAX_ENTRIES: Final = 100_000
@@ -67,6 +71,7 @@ class Flaw(enum.StrEnum):
     OTHER_MACHINE = "other-machine"
     NO_EXE = "no-exe"
     NO_PROGRAM = "no-program"
+    NO_ZIP = "no-zip"
     NESTED = "nested"
     NO_IMAGE = "no-image"
     INSTALLED = "installed"
@@ -81,6 +86,7 @@ FLAWS: Final = {
     Flaw.OTHER_MACHINE: "The program is for another machine than the platform, and does not start there.",
     Flaw.NO_EXE: "The zip has no .exe: check that it is the one to publish.",
     Flaw.NO_PROGRAM: "The zip has no file that can be run: zip it on Linux or macOS, to keep the modes.",
+    Flaw.NO_ZIP: "The file is a program and no zip, which no app in a folder can install: zip its folder.",
     Flaw.NESTED: "All files of the zip are in one folder: zip its content, unless apps look for it there.",
     Flaw.NO_IMAGE: "The AppImage has no file system behind its program: check that it starts.",
     Flaw.INSTALLED: "The zip has .licclient- files of an installed version: pack the folder that was built.",
@@ -115,7 +121,7 @@ def inspect_file(file: Path, kind: str = "", platform: str = "") -> InspectedFil
     if kind and not is_file_kind(kind):
         raise InvalidInputError(f"{kind!r} is not a kind of file: use one of {', '.join(FileKind)}")
     with validate_file(file).open("rb") as source:
-        content = _read_content(source)
+        content = _read_content(source, file.suffix)
         chosen = FileKind(kind) if kind else content.kind or FileKind.FOLDER
         if chosen is not FileKind.FOLDER and not content.fits(chosen):
             raise InvalidInputError(
@@ -143,6 +149,7 @@ class _Content(NamedTuple):
     is_program: bool = False
     is_signed: bool = False
     is_cut_off: bool = False
+    is_script: bool = False  # or a program that is no set-up
     has_image: bool = True
     runs_on: tuple[str, ...] = ()  # empty if that is not known
     entries: tuple[zipfile.ZipInfo, ...] = ()
@@ -152,16 +159,18 @@ class _Content(NamedTuple):
         return self.kind is kind or (self.is_program and self.kind is None and kind in _SET_UPS)
 
 
-def _read_content(source: BinaryIO) -> _Content:
+def _read_content(source: BinaryIO, suffix: str) -> _Content:
     head = source.read(512)
     if head.startswith(_APPIMAGE_MAGIC[0]):
         if head[8:].startswith(_APPIMAGE_MAGIC[1]):
             return _read_appimage(source, head)
-        return _Content("a Linux program")
+        return _Content("a Linux program", is_script=True)
     if head.startswith(_OLE_MAGIC):
         return _read_compound_file(source, head)
     if head.startswith(b"MZ"):
         return _read_program(source, head)
+    if head.startswith(_PROGRAMS) or suffix.lower() in _SOURCES:
+        return _Content("a program or its source", is_script=True)
     return _read_zip(source)
 
 
@@ -317,11 +326,8 @@ def _read_zip(source: BinaryIO) -> _Content:
                 entries = tuple(archive.infolist())
         except _TooManyFilesError:
             return _Content("a zip with too many files")
-        except (
-            zipfile.BadZipFile,
-            ValueError,
-            NotImplementedError,
-        ):  # its directory, a name, a later version
+        # A damaged directory, a name that cannot be read, a version of the format that Python does not know.
+        except (zipfile.BadZipFile, ValueError, NotImplementedError):
             return _Content("a damaged zip")
     roots = {entry.filename.partition("/")[0] for entry in entries} - {"__MACOSX"}
     root = min(roots, default="")
@@ -344,6 +350,10 @@ def _check_marks(kind: FileKind, content: _Content, platform: str) -> Flaw | Non
         return Flaw.UNMARKED
     is_program = kind is FileKind.FOLDER and content.is_program
     return Flaw.PROGRAM if is_program and platform else None
+
+
+def _check_zip(kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    return Flaw.NO_ZIP if kind is FileKind.FOLDER and content.is_script else None
 
 
 def _check_image(kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
@@ -386,10 +396,8 @@ def _check_place(kind: FileKind, content: _Content, platform: str) -> Flaw | Non
 
 def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | None:
     """Look for a program in a zip that is for a platform; a plugin's zip has none."""
-    system, files = (
-        platform.partition("-")[0],
-        [entry for entry in content.entries if not entry.filename.endswith("/")],
-    )
+    system = platform.partition("-")[0]
+    files = [entry for entry in content.entries if not entry.filename.endswith("/")]
     if not files or system not in _SYSTEMS.values():
         return None
     if system == "windows":
@@ -405,6 +413,7 @@ _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_system,
     _check_machine,
     _check_program,
+    _check_zip,
     _check_place,
     _check_marks,
     _check_signature,

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
-from licserver.domain.channel_offers import describe_audience, describe_order, is_only_fix
+from licserver.domain.channel_offers import describe_audience, describe_lower_version, is_only_fix
 from licserver.domain.decisions import correct_platform, is_platform
 from licserver.domain.offers import TO_ALL, RolloutOptions, current_share
 from licserver.domain.records import (
@@ -56,16 +56,6 @@ class PublishOptions(TypedDict, total=False):
     published_on: date | None
 
 
-_PROGRAMS: Final = (b"\x7fELF", b"#!", *map(bytes.fromhex, ("cffaedfe", "cafebabe")))
-"""How programs of Linux and macOS, and scripts, begin; those of Windows may be set-ups."""
-
-_SOURCES: Final = frozenset({".py", ".pyw"})
-
-_NO_ZIP: Final = (
-    "The file is a program and no zip, so no app in a folder can install it: publish the zip of its folder."
-)
-
-
 class StagedRelease(NamedTuple):
     """A release whose file is stored, but not yet its row."""
 
@@ -82,8 +72,6 @@ class StagedRelease(NamedTuple):
     security: SecurityNotice | None = None
     published_on: date | None = None
     inspected: InspectedFile = InspectedFile(FileKind.FOLDER)
-    is_program: bool = False
-    """Whether it is a program, or the source of one, where the zip of a folder is expected."""
 
 
 class ReleaseService(Service):
@@ -175,7 +163,6 @@ class ReleaseService(Service):
             security,
             published_on,
             inspected,
-            kind is FileKind.FOLDER and _is_program(file),
         )
 
     def add(self, staged: StagedRelease) -> Release:
@@ -337,9 +324,8 @@ class ReleaseService(Service):
         """Return what customers or WordPress would stumble over in a new file; None for nothing (D-410)."""
         warnings = (
             staged.inspected.warning,
-            _NO_ZIP if staged.is_program else None,
             _describe_platform(release),
-            describe_order(release, self.list_all(slug)),
+            describe_lower_version(release, self.list_all(slug)),
             self.describe_order(slug, release),
         )
         return " ".join(filter(None, warnings)) or None
@@ -361,11 +347,6 @@ def check_platform(platform: str) -> None:
     if platform and not is_platform(platform):
         shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
         raise InvalidInputError(f"{platform!r} is not a valid platform: use {shape}")
-
-
-def _is_program(file: Path) -> bool:
-    with file.open("rb") as source:
-        return source.read(4).startswith(_PROGRAMS) or file.suffix.lower() in _SOURCES
 
 
 def _describe_platform(release: Release) -> str | None:
