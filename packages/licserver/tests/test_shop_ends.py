@@ -294,9 +294,11 @@ def test_another_plan_before_the_first_listing_that_is_known() -> None:
     """Whether it takes the place of a line, a person decides; nothing has no end in silence."""
     mapping = MAPPED | mapped("once", product=None)
     free, other = shops.woo_line(3, product_id=95, sku="once"), shops.woo_line(50, product_id=94, sku="p2")
-    for bodies in permutations((woo(WOO_LINES[0], free), woo_subscription(0.2, other))):
+    item = woo_subscription(0.2, other)
+    for bodies in permutations((woo(WOO_LINES[0], free), item)):
         vendor = Vendor("woocommerce", mapping)
         vendor.receive(*bodies)
+        assert count(vendor) == ({} if bodies[0] is item else {("app", None): 1})
         (problem,) = (asked for asked in vendor.problems if asked.about == "subscription:900")
         assert problem.text == (
             "subscription 900 is for p2 or 94, which its first order has not sold, and it is not known "
@@ -322,6 +324,23 @@ def test_another_plan_of_one_of_several_lines() -> None:
         vendor.answers[problem.id] = Answer.ISSUED
         vendor.reconcile()
         assert [asked for asked in vendor.problems if asked.about == "subscription:900"] == []
+        vendor.receive(shops.woo("refunded", line_items=list(WOO_LINES), date_modified_gmt=text(2)[:-1]))
+        assert vendor.asked == ["BY_HAND"]
+
+
+def test_another_plan_takes_no_line_of_another_subscription() -> None:
+    """What may be replaced is what no subscription has."""
+    vendor = Vendor("woocommerce", MAPPED | mapped("p3", product="extra"))
+    other = shops.woo_subscription(
+        id=899,
+        date_modified_gmt=text(0.02)[:-1],
+        line_items=[shops.woo_line(60, product_id=96, sku="p3")],
+        next_payment_date_gmt=text(60)[:-1],
+    )
+    vendor.receive(woo(*WOO_LINES), woo_subscription(0.01, WOO_LINES[0]), other)
+    (problem,) = vendor.problems
+    assert problem.text.endswith("takes the place of p2 or 94; follow the change, or issue a license by hand")
+    assert count(vendor) == {("app", at(30) + GRACE): 1, ("suite", None): 1}
 
 
 def test_a_line_that_is_of_another_subscription_of_its_order() -> None:

@@ -352,8 +352,8 @@ def _check_marks(kind: FileKind, content: _Content, platform: str) -> Flaw | Non
     return Flaw.PROGRAM if is_program and platform else None
 
 
-def _check_zip(kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
-    return Flaw.NO_ZIP if kind is FileKind.FOLDER and content.is_script else None
+def _check_zip(_kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    return Flaw.NO_ZIP if content.is_script else None  # it can only be published as a folder
 
 
 def _check_image(kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
