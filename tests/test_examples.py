@@ -3,8 +3,10 @@
 With `LICENSING_PICTURES=docs/images` the pictures of the documentation are taken anew.
 """
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,10 @@ from harness.customer import EXAMPLES, PRODUCT, SLUG, Customer, example, running
 from harness.screen import Screen
 from harness.sockets import Cable
 from harness.world import World
+from licclient import UpdateCheck, explain
+from licclient.errors import StateUnreadableError
+
+RECIPES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.parametrize(("program", "language"), [("tk", "en"), ("qt", "ja")])
@@ -43,3 +49,28 @@ def test_a_customer_activates_exports_and_updates(
 def test_the_examples_are_short(program: str) -> None:
     """Something that is read in one sitting."""
     assert len((EXAMPLES / program).read_text(encoding="utf-8").splitlines()) < 140
+
+
+def _fail(**_: bool) -> UpdateCheck:
+    raise StateUnreadableError("Too many open files", "_updates/check.py")
+
+
+@pytest.mark.parametrize("program", ["notes_tk.py", pytest.param("notes_qt.py", marks=pytest.mark.slow)])
+def test_an_update_check_that_cannot_be_made_ends_no_thread(program: str) -> None:
+    """A cleaner has removed the app's files: the person reads it, at each click once."""
+    pytest.importorskip("PySide6" if "qt" in program else "tkinter")
+    shown: list[UpdateCheck] = []
+    window = SimpleNamespace(
+        licenses=SimpleNamespace(check_for_update=_fail), deliver=lambda call: call(), show_check=shown.append
+    )
+    runpy.run_path(str(EXAMPLES / program))["Notes"].check_on_thread(window)
+    [check] = shown
+    assert explain(check, "en").startswith("The license data on this computer cannot be read")
+
+
+def test_the_recipes_show_an_update_check_that_cannot_be_made() -> None:
+    """The same for the app of all recipes."""
+    recipe = runpy.run_path(str(RECIPES / "photo_lab" / "photo_lab.py"))
+    check = recipe["find_update"](SimpleNamespace(check_for_update=_fail))
+    assert check.update is None
+    assert explain(check, "en").startswith("The license data on this computer cannot be read")

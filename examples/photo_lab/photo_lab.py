@@ -10,7 +10,7 @@ import os
 import threading
 from pathlib import Path
 
-from licclient import LicenseClient, UpdateCheck, explain
+from licclient import LicenseClient, Update, UpdateCheck, explain
 from licclient.errors import LicclientError
 from licclient.install import detect
 
@@ -36,6 +36,14 @@ def describe_installation() -> str:
     )
 
 
+def find_update(client: LicenseClient) -> UpdateCheck:
+    """Return the result of an update check, also of one that fails: a thread would end with it."""
+    try:
+        return client.check_for_update(force=True)
+    except LicclientError as problem:  # such as files of the app that a cleaner has removed
+        return UpdateCheck(None, problem.message, problem)
+
+
 def open_window() -> None:
     """Open the main window."""
     import tkinter as tk  # noqa: PLC0415 - `--installation` needs no screen
@@ -50,23 +58,26 @@ def open_window() -> None:
     deliver = to_tk(window)
 
     def look_for_updates() -> None:  # on a thread: the window does not wait for the network
-        check = client.check_for_update(force=True)
+        check = find_update(client)
         deliver(lambda: show(check))
 
     def show(check: UpdateCheck) -> None:
-        plan = client.plan_update()
         if check.update is None:
             messagebox.showinfo("Photo Lab", explain(check), parent=window)
-        elif not plan.is_possible:  # who updates this installation, or why it cannot be
+            return
+        try:
+            install(check.update)
+        except (LicclientError, OSError) as problem:
+            messagebox.showerror("Photo Lab", explain(problem), parent=window)
+
+    def install(update: Update) -> None:
+        plan = client.plan_update()
+        if not plan.is_possible:  # who updates this installation, or why it cannot be
             messagebox.showinfo("Photo Lab", explain(plan), parent=window)
-        elif file := offer_update(client, check.update, Path.home() / "Downloads", window, asked=True):
-            try:
-                installed = client.install_update(check.update, downloaded=file)
-            except (LicclientError, OSError) as problem:
-                messagebox.showerror("Photo Lab", explain(problem), parent=window)
-            else:
-                if installed.is_reopened or installed.has_to_quit:
-                    window.destroy()  # the new version opens by itself
+        elif file := offer_update(client, update, Path.home() / "Downloads", window, asked=True):
+            installed = client.install_update(update, downloaded=file)
+            if installed.is_reopened or installed.has_to_quit:
+                window.destroy()  # the new version opens by itself
 
     def start_check() -> None:
         threading.Thread(target=look_for_updates, daemon=True).start()

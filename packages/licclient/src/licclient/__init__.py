@@ -22,7 +22,7 @@ stand in for one, and are the only ones that a real app does not have::
             print(export())
         except LicclientError as problem:  # everything that is raised is one
             print(explain(problem))  # a sentence in the person's language
-        check = client.check_for_update()  # raises nothing; asks the service twice a day at most
+        check = client.check_for_update()  # failures are in its result; asks twice a day at most
         print(explain(check))
         if check:
             print(client.download(check.update, folder))  # verified; an interrupted one goes on

@@ -310,6 +310,8 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             force: Send a request now, such as after a click on "Check now".
 
         Raises:
+            StateUnreadableError: A module cannot be loaded: the app has no file descriptor left, or its files
+                were removed. A state folder that cannot be read is reported in the result.
             ValueError: The client was made without `slug` or `version`.
         """
         return self._run(_features.updates.check_for_update(self._session, key, force=force))

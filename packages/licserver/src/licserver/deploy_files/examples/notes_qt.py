@@ -112,7 +112,10 @@ class Notes(QMainWindow):
 
     def check_on_thread(self) -> None:
         """Send a request, and deliver its response to the window's thread."""
-        check = self.licenses.check_for_update(force=True)
+        try:
+            check = self.licenses.check_for_update(force=True)
+        except LicclientError as problem:  # such as files of the app that a cleaner has removed
+            check = UpdateCheck(None, problem.message, problem)
         self.deliver(lambda: self.show_check(check))
 
     def show_check(self, check: UpdateCheck) -> None:
