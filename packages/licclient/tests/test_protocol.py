@@ -23,7 +23,7 @@ from licclient._core.responses import (
 )
 from licclient._core.update_model import Listing
 from licclient._seats.protocol import is_released, read_seat, seat_call
-from licclient._updates.rollbacks import is_settled, report_call
+from licclient._updates.rollbacks import MAX_REPORTS, is_settled, note_report, read_reports, report_call
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,
@@ -262,6 +262,20 @@ def test_a_report_of_a_version_that_was_rolled_back(more):
 def test_a_report_is_repeated_until_a_service_has_answered_it(status, body, settled):
     """One that takes none, or not of this license, is not asked again."""
     assert is_settled(reply(status, body)) is settled
+
+
+@pytest.mark.parametrize("damaged", [None, {}, {"versions": 3}, {"versions": [], "tries": {"2.0": "often"}}])
+def test_a_report_that_never_arrives_is_given_up(damaged):
+    """After a number of tries, counted for each version; a record of an earlier version has none."""
+    record = {"versions": ["1.1"]} if damaged is None else damaged
+    for _ in range(MAX_REPORTS):
+        assert "2.0" not in read_reports(record).versions
+        record = note_report(record, "2.0", ["2.0", "3.0"], is_settled=False)
+    record = note_report(record, "3.0", ["2.0", "3.0"], is_settled=False)
+    assert record["versions"][-1] == "2.0"
+    assert record["tries"] == {"3.0": 1}
+    assert note_report(record, "3.0", ["3.0"], is_settled=True)["versions"][-2:] == ["2.0", "3.0"]
+    assert note_report(record, "4.0", ["4.0"], is_settled=False)["tries"] == {"4.0": 1}
 
 
 NO_MOVE = {"error": "too_many_moves", "message": f"Not {KEY}.", "retry_at": "2026-11-22T02:00:00+02:00"}

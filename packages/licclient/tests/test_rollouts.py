@@ -8,7 +8,7 @@ from stage.flavours import both
 from licclient import Update, Updates
 from licclient._core.responses import Reply
 from licclient._core.texts import LANGUAGES, text_of
-from licclient._updates.rollbacks import ROLLED_BACK_PATH, is_settled
+from licclient._updates.rollbacks import MAX_REPORTS, ROLLED_BACK_PATH, is_settled
 from licclient.dialogs._states import OfferState
 from licclient.install import Installation
 from licclient.testing import MemoryStorage
@@ -130,6 +130,22 @@ async def test_each_of_many_versions_is_reported_once(
     assert [report["version"] for report in reports(service)] == [*listed, "2.1"]
 
 
+async def test_a_report_that_cannot_be_delivered_is_given_up(
+    rolled_back, make_client, service, take_reports, key, lay, root
+):
+    """Not repeated at each check as long as the app is used; what is rolled back later is reported then."""
+    client = make_client(updates=Updates(report_rollbacks=True))
+    take_reports(500)
+    for _ in range(MAX_REPORTS + 3):
+        assert (await client.check_for_update(key, force=True)).error is None
+    assert len(reports(service)) == MAX_REPORTS
+    take_reports(200, COUNTED)
+    (root / "rolled-back.txt").write_text("2.0\n2.1\n")
+    await client.check_for_update(key, force=True)
+    assert [report["version"] for report in reports(service)[MAX_REPORTS:]] == ["2.1"]
+
+
+@both
 async def test_a_service_without_reports_is_sent_one_only_once(
     rolled_back, make_client, service, take_reports, key
 ):

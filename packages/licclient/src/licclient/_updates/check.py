@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +38,7 @@ from licclient._updates.attempts import (
     read_attempt,
     read_exit_code,
 )
-from licclient._updates.rollbacks import is_settled, report_call
+from licclient._updates.rollbacks import is_settled, note_report, read_reports, report_call
 from licclient._updates.signed_releases import RequestedFile, SignedReleases
 from licclient.errors import (
     LicclientError,
@@ -63,10 +64,6 @@ else:
 _NEVER_ANSWERED: Final = (
     "The last update check got no answer, and the next one is not due yet; force it to check now."
 )
-
-
-_KEPT_REPORTS: Final = 50
-"""Versions that are remembered as reported, beside all that are listed."""
 
 
 _SUPPORT_OVER: Final = UpdateCheck(None, "The support period is over, so no newer version is offered.")
@@ -267,20 +264,16 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
     rolled_back = [(version, None) for version in list_rolled_back()]
     listed = dict([*rolled_back, *_list_failed(session, slug)])
     for version, code in listed.items():
-        if version in _read_reported(session.storage.load(name)):
+        if version in read_reports(session.storage.load(name)).versions:
             continue
         domain, platform = session.domain(), own_platform(settings.platform)
         call = report_call(settings, key, slug, version, domain, platform, code)
         attempt = yield Send(call, settings.timeout.total_seconds())
-        if not isinstance(attempt.result, responses.Reply) or not is_settled(attempt.result):
+        is_done = isinstance(attempt.result, responses.Reply) and is_settled(attempt.result)
+        note = partial(note_report, version=version, listed=listed.keys(), is_settled=is_done)
+        session.storage.change(name, note)
+        if not is_done:
             return
-
-        def remember(document: Document | None, reported: str = version) -> Document:
-            before = _read_reported(document)
-            others = [other for other in before if other not in listed][-_KEPT_REPORTS:]
-            return {"versions": [*others, *(other for other in before if other in listed), reported]}
-
-        session.storage.change(name, remember)
 
 
 def _list_failed(session: Session, slug: str) -> list[tuple[str, int | None]]:
@@ -298,11 +291,6 @@ def _list_failed(session: Session, slug: str) -> list[tuple[str, int | None]]:
     except OSError:
         return []
     return [] if raw is None else [(attempt.version, read_exit_code(raw.decode("ascii", "replace")))]
-
-
-def _read_reported(document: Document | None) -> list[str]:
-    versions = (document or {}).get("versions")
-    return versions if isinstance(versions, list) else []
 
 
 # --- results ----------------------------------------------------------------------------------
