@@ -29,8 +29,9 @@ PURE_TESTS = {
     "feed_documents foreign_exports hosts languages license_files mail_addresses masking moves "
     "offline_requests outbound_addresses patch_headers personal_addresses php_versions phrases prepared_hmac "
     "rare_values release_manifests response_signatures rollback_reports rollout seat_decisions "
-    "shop_changes shop_contracts shop_earlier shop_ends shop_facts shop_orders shop_questions shop_readers "
-    "shop_reading shop_refunded_lines shop_signatures shop_standard shop_subscriptions security_notices "
+    "shop_changes shop_contracts shop_earlier shop_ends shop_facts shop_items shop_orders shop_questions "
+    "shop_readers shop_reading shop_refunded_lines shop_signatures shop_standard shop_subscriptions "
+    "shop_units security_notices "
     "sign_in_codes totp trial_decisions use_requests webhook_signatures wordpress_fields",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""

@@ -6,6 +6,7 @@ import pytest
 
 from licserver.shops.contract import Issued
 from licserver.shops.facts import Line, Lines, Order, OrderReason, OrderState
+from licserver.shops.items import Matching, match_items, share_items
 from licserver.shops.orders import OrderFacts
 from licserver.shops.subscriptions import SubscriptionFacts
 from licserver.shops.units import (
@@ -17,8 +18,6 @@ from licserver.shops.units import (
     find_last_item,
     is_assigned,
     make_line_key,
-    match_items,
-    share_items,
 )
 
 AT = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -45,8 +44,9 @@ def match(
 ) -> tuple[dict[str, str | None], list[Line]]:
     """Return what each unit sells then, and the items without one."""
     left = [*units]
-    open_ = match_items(left, items, SUBSCRIPTION, lambda _: product)
-    return {unit.key: unit.sold for unit in units if unit not in left}, open_
+    matching = Matching(SUBSCRIPTION, Lines(subscription_id="s", reported_at=AT, lines=items), left)
+    match_items([matching], lambda _: product)
+    return {unit.key: unit.sold for unit in units if unit.key in matching.taken}, matching.items
 
 
 def test_keys() -> None:

@@ -25,6 +25,7 @@ from licserver.shops.contract import (
     Terms,
 )
 from licserver.shops.facts import Contact, Fact, Line, Lines, OrderReason, OrderState
+from licserver.shops.items import Matching, match_items
 from licserver.shops.orders import OrderFacts, Share, group_orders
 from licserver.shops.periods import add_period
 from licserver.shops.subscriptions import SAME, Course, SubscriptionFacts, group_subscriptions
@@ -43,10 +44,8 @@ from licserver.shops.units import (
     has_key,
     is_assigned,
     make_line_key,
-    match_items,
     may_be_replaced,
     may_belong,
-    share_items,
 )
 
 _NO_ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType({})
@@ -122,8 +121,8 @@ class _Derivation:
         ):
             self._add_units(order)
         self._attach_keyed()
+        self._match_items()
         for subscription in self._subscriptions:
-            self._match_items(subscription)
             self._courses[subscription.id] = subscription.find_course(self._rules, self._find_period)
         for unit in self._units.values():
             self._derive(unit)
@@ -244,34 +243,76 @@ class _Derivation:
                 )
             self._units[key].issued.append(license_)
 
-    def _match_items(self, subscription: SubscriptionFacts) -> None:
-        """Match the items of a subscription with what its first orders have sold."""
-        listing = subscription.find_items()
-        open_units = [unit for unit in self._units.values() if may_belong(unit, subscription)]
-        if listing is None:
-            for unit in open_units:
+    def _match_items(self) -> None:
+        """Match the items of subscriptions with what their first orders have sold."""
+        matchings, unlisted = list[Matching](), list[SubscriptionFacts]()
+        for subscription in self._subscriptions:
+            listing = subscription.find_items()
+            if listing is None:
+                unlisted.append(subscription)
+                continue
+            own, others = self._list_open(subscription)
+            matchings.append(Matching(subscription, listing, own, has_others=bool(others)))
+        # Of two that match a line alike, that which was listed first is nearer to what the order has sold.
+        matchings.sort(key=lambda matching: matching.listing.holds_from)
+        match_items(matchings, self._find_product)
+        for matching in matchings:
+            self._follow_answer(matching)
+        for matching in matchings:
+            matching.remove_taken()
+            self._close(matching)
+        for subscription in unlisted:
+            for unit in self._list_open(subscription)[0]:
                 unit.subscription = subscription
-            return
-        is_first = not any(is_assigned(unit, subscription) for unit in open_units)
-        items = share_items(open_units, listing, subscription)
-        later = [
-            unit for unit in open_units if unit.sold_at is not None and unit.sold_at > listing.holds_from
-        ]
-        earlier = [unit for unit in open_units if unit not in later]
-        if not earlier:  # a purchase that was sent again, with a later time
-            earlier, later = later, []
-        is_line_gone = any(
-            unit.quantity == 0 and not unit.is_item and is_assigned(unit, subscription) for unit in earlier
+
+    def _list_open(self, subscription: SubscriptionFacts) -> tuple[list[Unit], list[Unit]]:
+        """Return what may belong to a subscription, and what was issued for others of the same order."""
+        own, others = list[Unit](), list[Unit]()
+        for unit in self._units.values():
+            if may_belong(unit, subscription):
+                is_own = is_assigned(unit, subscription) or not self._is_of_any(unit)
+                (own if is_own else others).append(unit)
+        return own, others
+
+    def _is_of_any(self, unit: Unit) -> bool:
+        """Return whether its licenses were issued for a subscription of its order."""
+        return any(
+            is_assigned(unit, subscription)
+            for subscription in self._subscriptions
+            if may_belong(unit, subscription)
         )
-        open_ = match_items(earlier, items, subscription, self._find_product)
-        open_ = match_items(later, open_, subscription, self._find_product, is_later=True)
-        replaced = self._find_replaced(earlier, open_) if is_first else []
-        followed = self._find_followed(replaced, open_, subscription)
-        if followed is not None:
-            open_.remove(followed)
-            earlier.remove(replaced[0])
-            assign_item(replaced.pop(), followed, subscription)
-        for unit in earlier:
+
+    def _follow_answer(self, matching: Matching) -> None:
+        """Let the only line of before be the item for which a person has decided that."""
+        matching.remove_taken()
+        replaced = self._find_replaced(matching)
+        if len(replaced) != 1:
+            return
+        subscription = matching.subscription
+        for item in matching.items:
+            problem_id = _make_unclear_id(_make_item_key(item, subscription), item.sold)
+            if self._answers.get(problem_id) is Answer.FOLLOW:
+                matching.take(replaced[0], item)
+                return
+
+    def _find_replaced(self, matching: Matching) -> list[Unit]:
+        """Return lines that issue licenses, and may be what the items were before they were known.
+
+        Not only of the first listing: which is the first, nothing says once a license was issued for it.
+        """
+        if not matching.items:
+            return []
+        candidates = [unit for unit in matching.earlier if may_be_replaced(unit)]
+        return [
+            unit
+            for unit in candidates
+            if unit.issued or (mapping := self._find_mapping(unit.ids)) is None or mapping.product is not None
+        ]
+
+    def _close(self, matching: Matching) -> None:
+        """Close what a subscription has no more, and add the items that no known line was before."""
+        replaced, subscription = self._find_replaced(matching), matching.subscription
+        for unit in matching.earlier:
             if unit.is_item or is_assigned(unit, subscription):
                 unit.subscription, unit.quantity, unit.is_described = subscription, 0, True
                 unit.is_item = True
@@ -281,22 +322,15 @@ class _Derivation:
             elif not unit.is_described:
                 unit.subscription = subscription
             # A line that is gone may have been added once more, under another id.
-            elif is_line_gone or unit in replaced or _is_long_before(unit.order, listing):
-                unit.may_have_been_of = subscription.id
-        left = {unit.key for unit in (*earlier, *later)}
-        taken = {unit.key for unit in open_units} - left
-        self._add_items(subscription, open_, taken, tuple(unit.name for unit in replaced))
+            elif matching.is_line_gone or unit in replaced or _is_long_before(unit.order, matching.listing):
+                unit.may_have_been_of += (subscription.id,)
+        self._add_items(matching, tuple(unit.name for unit in replaced))
 
-    def _add_items(
-        self,
-        subscription: SubscriptionFacts,
-        items: Iterable[Line],
-        taken: set[str],
-        replaced: tuple[str, ...],
-    ) -> None:
-        """Add items that no known line was before; keys that are `taken` are those of other items."""
+    def _add_items(self, matching: Matching, replaced: tuple[str, ...]) -> None:
+        """Add the items that no known line was before."""
+        subscription, taken = matching.subscription, set(matching.taken)
         payer = _find_payer(subscription, self._rules)
-        for item in items:
+        for item in matching.items:
             key = _make_item_key(item, subscription)
             while key in taken:  # what is another item now was this one before
                 key += "+"
@@ -304,25 +338,6 @@ class _Derivation:
             unit = self._units.setdefault(key, Unit(key, order=payer))
             assign_item(unit, item, subscription)
             unit.may_replace = replaced
-
-    def _find_replaced(self, units: Iterable[Unit], items: Sequence[Line]) -> list[Unit]:
-        """Return lines that issue licenses and may be what the items were before the first known listing."""
-        candidates = [unit for unit in units if may_be_replaced(unit)] if items else []
-        return [
-            unit
-            for unit in candidates
-            if unit.issued or (mapping := self._find_mapping(unit.ids)) is None or mapping.product is not None
-        ]
-
-    def _find_followed(
-        self, replaced: Sequence[Unit], items: Iterable[Line], subscription: SubscriptionFacts
-    ) -> Line | None:
-        """Return the item of which a person has decided that it was the only line before."""
-        if len(replaced) != 1:
-            return None
-        ids = {_make_unclear_id(_make_item_key(item, subscription), item.sold): item for item in items}
-        followed = (item for id_, item in ids.items() if self._answers.get(id_) is Answer.FOLLOW)
-        return next(followed, None)
 
     def _is_bought(self, subscription: SubscriptionFacts) -> bool:
         return any(order.sells and order.was_paid(self._rules) for order in subscription.orders)
@@ -428,11 +443,12 @@ class _Derivation:
             return
         if mapping is None:
             self._ask_to_map(unit)
-        elif unit.subscription is None and unit.may_have_been_of is not None and mapping.product is not None:
+        elif unit.subscription is None and unit.may_have_been_of and mapping.product is not None:
+            subscriptions = " or ".join(unit.may_have_been_of)
             text = (
                 f"{_name(unit.about)}: whether {unit.name} was sold once, or was of subscription "
-                f"{unit.may_have_been_of} before that was changed, is not known; issue a license by hand "
-                "if one is missing"
+                f"{subscriptions} before that was changed, is not known; issue a license by hand if one is "
+                "missing"
             )
             self._ask(f"unclear:{unit.key}", ProblemKind.UNCLEAR, text, unit.about, unit.ids)
         elif unit.may_replace and mapping.product is not None:
