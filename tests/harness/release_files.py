@@ -8,13 +8,19 @@ from collections.abc import Callable, Mapping
 _DIRECTORIES = 16
 
 
-def zip_of(*names: str, mode: int = 0o644, contents: Mapping[str, bytes] | None = None) -> bytes:
+def zip_of(
+    *names: str,
+    mode: int = 0o644,
+    contents: Mapping[str, bytes] | None = None,
+    compression: int = zipfile.ZIP_STORED,
+) -> bytes:
     """Return a zip of files with one mode."""
     written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as archive:
+    with zipfile.ZipFile(written, "w", compression) as archive:
         for name in names:
             entry = zipfile.ZipInfo(name)
             entry.create_system, entry.external_attr = 3, mode << 16
+            entry.compress_type = compression
             archive.writestr(entry, (contents or {}).get(name, name.encode()))
     return written.getvalue()
 

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import tracemalloc
+import zipfile
 
 import pytest
 
@@ -182,7 +183,21 @@ def test_a_whole_appimage_has_no_flaw(inspect, bits, order):
     assert inspect(content.replace(b"hsqs", b"DWARFS"), platform=LINUX).flaws == ()
 
 
+def zipped(contents: dict[str, bytes], mode: int = 0o755, compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip of programs."""
+    return zip_of(*contents, mode=mode, contents=contents, compression=compression)
+
+
+def mach_o(*machines: int) -> bytes:
+    """Return the head of a program of macOS, universal for several machines."""
+    if len(machines) == 1:
+        return bytes.fromhex("cffaedfe") + struct.pack("<L", machines[0])
+    parts = [struct.pack(">L16x", machine) for machine in machines]
+    return bytes.fromhex("cafebabe") + struct.pack(">L", len(parts)) + b"".join(parts)
+
+
 X86, X64, ARM64 = 0x14C, 0x8664, 0xAA64
+ELF_ARM64 = release_files.appimage(machine=183)
 MACHINES = {
     "an AppImage for arm64": (release_files.appimage(machine=183), "linux-x86_64", True),
     "an AppImage for x86_64": (release_files.appimage(), "linux-arm64", True),
@@ -202,16 +217,38 @@ MACHINES = {
     "a program for x86_64 on arm64, which starts it": (program(machine=X64), "windows-arm64", False),
     "a program of 64 bits on 32": (program(machine=X64), "windows-x86", True),
     "a set-up of 32 bits": (program(machine=X86), "windows-arm64", False),
+    "a zip for arm64": (zipped({"app": ELF_ARM64, "lib/x.so": release_files.appimage()}), LINUX, True),
+    "a zip with a folder": (zipped({"app/app": ELF_ARM64, "app/README": b"text"}), LINUX, True),
+    "a zip with its own": (zipped({"app": ELF_ARM64, "README": b"text"}), "linux-arm64", False),
+    "a zip for two machines": (zipped({"app": ELF_ARM64, "app64": release_files.appimage()}), LINUX, False),
+    "a zip with a script": (zipped({"app": ELF_ARM64, "run.sh": b"#!/bin/sh"}), LINUX, False),
+    "a zip with a tool of another system": (zipped({"app": ELF_ARM64, "x.exe": program()}), LINUX, True),
+    "a zip of Windows": (zipped({"app.exe": program(machine=ARM64)}, mode=0), WINDOWS, True),
+    "a zip without programs": (zipped({"plugin.php": b"<?php"}), LINUX, False),
+    "a zip of many programs": (zipped({f"app{i}": ELF_ARM64 for i in range(101)}), LINUX, False),
+    "a zip that cannot be read": (zipped({"app": ELF_ARM64}).replace(ELF_ARM64[:9], bytes(9)), LINUX, False),
+    "a zip by bzip2": (zipped({"app": ELF_ARM64}, compression=zipfile.ZIP_BZIP2), LINUX, False),
+    "a program of macOS": (mach_o(0x100000C), "macos-x86_64", True),
+    "one for x86_64 on arm64, which starts it": (mach_o(0x1000007), "macos-arm64", False),
+    "a universal one": (mach_o(0x1000007, 0x100000C), "macos-x86_64", False),
+    "a class of Java": (bytes.fromhex("cafebabe00000034"), "macos-arm64", False),
+    "a bundle for arm64": (release_files.app(mach_o(0x100000C)), "macos-x86_64", True),
+    "a bundle on its own": (release_files.app(mach_o(0x100000C)), "macos-arm64", False),
+    "a DOS program": (b"MZ" + bytes(100), WINDOWS, False),
 }
 
 
 @pytest.mark.parametrize(("content", "platform", "is_other"), MACHINES.values(), ids=MACHINES)
 def test_a_program_for_another_machine_is_warned_of(inspect, content, platform, is_other):
-    """Of a program itself; a zip may have several (D-407)."""
+    """Of a program itself, or of all at the top of a zip (D-407)."""
     assert ("other-machine" in inspect(content, platform=platform).flaws) == is_other
 
 
-DAMAGED = {**{kind: file_of(kind, b"content") for kind in KINDS}, "program": program(b"resources", b"data")}
+DAMAGED = {
+    **{kind: file_of(kind, b"content") for kind in KINDS},
+    "program": program(b"resources", b"data"),
+    "zip of a program": zipped({"app": ELF_ARM64}, compression=zipfile.ZIP_DEFLATED),
+}
 
 
 def check(file, kind):

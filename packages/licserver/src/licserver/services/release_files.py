@@ -5,7 +5,8 @@ import io
 import os
 import struct
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -13,6 +14,15 @@ from licserver.domain.offers import is_file_kind
 from licserver.domain.records import FileKind
 from licserver.errors import InvalidInputError
 from licserver.security.private_files import validate_file
+from licserver.services.program_headers import (
+    DOS_MAGIC,
+    ELF_MAGIC,
+    HEAD,
+    MACH_O_MAGIC,
+    PLATFORMS,
+    UNIVERSAL_MAGIC,
+    list_platforms,
+)
 
 NAMES: Final = {
     FileKind.FOLDER: "",
@@ -32,11 +42,8 @@ _SYSTEMS: Final = {
     FileKind.APP: "macos",
 }
 _SET_UPS: Final = (FileKind.NSIS, FileKind.INNO)
-_APPIMAGE_MAGIC: Final = (b"\x7fELF", b"AI\x02")  # at 0 and at 8: type 2, which all tools write today
+_APPIMAGE_MAGIC: Final = b"AI\x02"  # at 8 of a Linux program: type 2, which all tools write today
 _IMAGES: Final = (b"hsqs", b"DWARFS")  # file systems that follow the program of an AppImage
-_ELF_RUNS_ON: Final = {3: ("x86", "x86_64"), 62: ("x86_64",), 183: ("arm64",)}
-_PE_RUNS_ON: Final = {0x14C: ("x86", "x86_64", "arm64"), 0x8664: ("x86_64", "arm64"), 0xAA64: ("arm64",)}
-"""Machine in a header → those that start it, as platforms name them."""
 _OLE_MAGIC: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MSI_CLASS: Final = bytes.fromhex("84100c0000000000c000000000000046")  # of the root; a document has another
 _MSI_SIGNATURE: Final = "\x05DigitalSignature".encode("utf-16-le")  # a stream's name
@@ -48,11 +55,13 @@ _MAX_GAP: Final = 4096  # between a program and its data, which NSIS aligns to 5
 _PE32_PLUS: Final = 0x20B
 _CERTIFICATES: Final = 4  # the number of the data directory
 _MAX_SECTIONS: Final = 96  # as Windows has it
-_PROGRAMS: Final = (b"\x7fELF", b"#!", *map(bytes.fromhex, ("cffaedfe", "cafebabe")))
+_SCRIPT: Final = b"#!"
+_PROGRAMS: Final = (ELF_MAGIC, _SCRIPT, MACH_O_MAGIC, UNIVERSAL_MAGIC)
 """How programs of Linux and macOS begin, and scripts; those of Windows may be set-ups."""
 
 _SOURCES: Final = frozenset({".py", ".pyw"})
 _EXECUTABLE: Final = 0o111 << 16  # of a zip entry's mode
+_MAX_PROGRAMS: Final = 100  # at the top of a zip, of which the head is read
 _MAX_LIST: Final = 16 << 20  # bytes of a zip's directory, and entries: as `licclient.install` has them
 _MAX_ENTRIES: Final = 100_000
 _ENTRY: Final = b"PK\x01\x02"
@@ -151,7 +160,7 @@ class _Content(NamedTuple):
     is_cut_off: bool = False
     is_script: bool = False  # or a program that is no set-up
     has_image: bool = True
-    runs_on: tuple[str, ...] = ()  # empty if that is not known
+    runs_on: Collection[str] = ()  # platforms; empty if that is not known
     entries: tuple[zipfile.ZipInfo, ...] = ()
 
     def fits(self, kind: FileKind) -> bool:
@@ -160,17 +169,17 @@ class _Content(NamedTuple):
 
 
 def _read_content(source: BinaryIO, suffix: str) -> _Content:
-    head = source.read(512)
-    if head.startswith(_APPIMAGE_MAGIC[0]):
-        if head[8:].startswith(_APPIMAGE_MAGIC[1]):
+    head = source.read(HEAD)
+    if head.startswith(ELF_MAGIC):
+        if head[8:].startswith(_APPIMAGE_MAGIC):
             return _read_appimage(source, head)
-        return _Content("a Linux program", is_script=True)
+        return _Content("a Linux program", is_script=True, runs_on=list_platforms(head))
     if head.startswith(_OLE_MAGIC):
         return _read_compound_file(source, head)
-    if head.startswith(b"MZ"):
+    if head.startswith(DOS_MAGIC):
         return _read_program(source, head)
     if head.startswith(_PROGRAMS) or suffix.lower() in _SOURCES:
-        return _Content("a program or its source", is_script=True)
+        return _Content("a program or its source", is_script=True, runs_on=list_platforms(head))
     return _read_zip(source)
 
 
@@ -189,12 +198,8 @@ def _read_appimage(source: BinaryIO, head: bytes) -> _Content:
         FileKind.APPIMAGE,
         is_cut_off=end + image_size > size,
         has_image=image.startswith(_IMAGES),
-        runs_on=_ELF_RUNS_ON.get(_read_elf_machine(head), ()),
+        runs_on=list_platforms(head),
     )
-
-
-def _read_elf_machine(head: bytes) -> int:
-    return int.from_bytes(head[18:20], "big" if head[5:6] == b"\x02" else "little")
 
 
 def _find_program_end(source: BinaryIO, head: bytes) -> int:
@@ -272,7 +277,7 @@ def _read_program(source: BinaryIO, head: bytes) -> _Content:
         is_program=True,
         is_signed=certificates_size > 0,
         is_cut_off=kind is not None and size < least,
-        runs_on=_PE_RUNS_ON.get(int.from_bytes(header[4:6], "little"), ()),
+        runs_on=list_platforms(head),
     )
 
 
@@ -323,18 +328,64 @@ def _read_zip(source: BinaryIO) -> _Content:
                 file.seek(0)
                 return _Content("a file of another kind", is_cut_off=file.read(4) == _FILE)
             with zipfile.ZipFile(file) as archive:
-                entries = tuple(archive.infolist())
+                return _describe_zip(archive)
         except _TooManyFilesError:
             return _Content("a zip with too many files")
         # A damaged directory, a name that cannot be read, a version of the format that Python does not know.
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
             return _Content("a damaged zip")
+
+
+def _describe_zip(archive: zipfile.ZipFile) -> _Content:
+    entries = tuple(archive.infolist())
     roots = {entry.filename.partition("/")[0] for entry in entries} - {"__MACOSX"}
     root = min(roots, default="")
     has_plist = any(entry.filename == f"{root}/Contents/Info.plist" for entry in entries)
     if len(roots) == 1 and root.endswith(".app") and has_plist:
-        return _Content(_ARTICLES[FileKind.APP], FileKind.APP, entries=entries)
-    return _Content("a zip", entries=entries)
+        runs_on = _list_zipped_platforms(archive, f"{root}/Contents/MacOS/")
+        return _Content(_ARTICLES[FileKind.APP], FileKind.APP, runs_on=runs_on, entries=entries)
+    place = _find_only_folder(entries) or ""
+    return _Content("a zip", runs_on=_list_zipped_platforms(archive, place), entries=entries)
+
+
+def _find_only_folder(entries: tuple[zipfile.ZipInfo, ...]) -> str | None:
+    """Return the folder in which all files of a zip are, with a slash behind it; None without such a one."""
+    files = [entry.filename for entry in entries if not entry.filename.endswith("/")]
+    roots = {"".join(name.partition("/")[:2]) for name in files} - {"__MACOSX/"}
+    root = min(roots, default="")
+    return root if len(roots) == 1 and root.endswith("/") else None
+
+
+def _list_zipped_platforms(archive: zipfile.ZipFile, place: str) -> Collection[str]:
+    """Return the platforms on which any program at the top of a zip starts; none if that is not known.
+
+    Programs of several systems and machines may be in a zip, and libraries below; a script starts anywhere.
+    """
+    files = [entry for entry in archive.infolist() if entry.filename.rpartition("/")[0] == place[:-1]]
+    programs = [entry for entry in files if _is_program(entry)]
+    platforms: set[str] = set()
+    for entry in programs[:_MAX_PROGRAMS]:
+        head = _read_head(archive, entry)
+        if head is None or head.startswith(_SCRIPT):
+            return ()
+        platforms |= list_platforms(head)
+    return () if len(programs) > _MAX_PROGRAMS else platforms
+
+
+def _read_head(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes | None:
+    """Return how a file in a zip begins; None if that is damaged, encrypted or of a rare compression."""
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return None
+    try:
+        with archive.open(entry) as file:
+            return file.read(HEAD)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError):
+        return None
+
+
+def _is_program(entry: zipfile.ZipInfo) -> bool:
+    name = entry.filename.lower()  # may be empty
+    return name.endswith(".exe") or (bool(entry.external_attr & _EXECUTABLE) and not name.endswith("/"))
 
 
 # --- flaws --------------------------------------------------------------------------------------
@@ -377,21 +428,17 @@ def _check_system(kind: FileKind, _content: _Content, platform: str) -> Flaw | N
     return Flaw.OTHER_SYSTEM if is_other else None
 
 
-def _check_machine(_kind: FileKind, content: _Content, platform: str) -> Flaw | None:
-    """Compare the machine in a program's header; not those of the programs in a zip (D-407)."""
-    system, _, machine = platform.partition("-")
-    is_known = system in _SYSTEMS.values() and machine in {"x86", "x86_64", "arm64"}
-    is_other = bool(content.runs_on) and is_known and machine not in content.runs_on
-    return Flaw.OTHER_MACHINE if is_other else None
+def _check_machine(kind: FileKind, content: _Content, platform: str) -> Flaw | None:
+    """Compare the machine in the header of a program, or of each one at the top of a zip (D-407)."""
+    is_other = bool(content.runs_on) and platform in PLATFORMS - {*content.runs_on}
+    return Flaw.OTHER_MACHINE if is_other and not _check_system(kind, content, platform) else None
 
 
 def _check_place(kind: FileKind, content: _Content, platform: str) -> Flaw | None:
     """Look for a program at the top of a zip that is for a platform, where the launcher starts it."""
     if kind is not FileKind.FOLDER or platform.partition("-")[0] not in _SYSTEMS.values():
         return None
-    files = [entry.filename for entry in content.entries if not entry.filename.endswith("/")]
-    roots = {name.partition("/")[0] if "/" in name else None for name in files} - {"__MACOSX"}
-    return Flaw.NESTED if len(roots) == 1 and None not in roots else None
+    return Flaw.NESTED if _find_only_folder(content.entries) else None
 
 
 def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | None:
