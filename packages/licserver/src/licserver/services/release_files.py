@@ -43,7 +43,8 @@ _SYSTEMS: Final = {
 }
 _SET_UPS: Final = (FileKind.NSIS, FileKind.INNO)
 _APPIMAGE_MAGIC: Final = b"AI\x02"  # at 8 of a Linux program: type 2, which all tools write today
-_IMAGES: Final = (b"hsqs", b"DWARFS")  # file systems that follow the program of an AppImage
+_SQUASHFS, _DWARFS = b"hsqs", b"DWARFS"  # file systems that follow the program of an AppImage
+_URUNTIME: Final = b"URUNTIME"  # in each program of uruntime: how its variables begin
 _OLE_MAGIC: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MSI_CLASS: Final = bytes.fromhex("84100c0000000000c000000000000046")  # of the root; a document has another
 _MSI_SIGNATURE: Final = "\x05DigitalSignature".encode("utf-16-le")  # a stream's name
@@ -83,6 +84,7 @@ class Flaw(enum.StrEnum):
     NO_ZIP = "no-zip"
     NESTED = "nested"
     NO_IMAGE = "no-image"
+    OTHER_RUNTIME = "other-runtime"
     INSTALLED = "installed"
 
 
@@ -98,6 +100,8 @@ FLAWS: Final = {
     Flaw.NO_ZIP: "The file is a program and no zip, which no app in a folder can install: zip its folder.",
     Flaw.NESTED: "All files of the zip are in one folder: zip its content, unless apps look for it there.",
     Flaw.NO_IMAGE: "The AppImage has no file system behind its program: check that it starts.",
+    Flaw.OTHER_RUNTIME: "The AppImage has uruntime or a DwarFS: licclient cannot replace such an app, and "
+    "whether a DwarFS is whole was not checked. Use AppImage's own runtime.",
     Flaw.INSTALLED: "The zip has .licclient- files of an installed version: pack the folder that was built.",
 }
 """Flaw → the sentence about it."""
@@ -160,6 +164,7 @@ class _Content(NamedTuple):
     is_cut_off: bool = False
     is_script: bool = False  # or a program that is no set-up
     has_image: bool = True
+    has_other_runtime: bool = False  # of an AppImage
     runs_on: Collection[str] = ()  # platforms; empty if that is not known
     entries: tuple[zipfile.ZipInfo, ...] = ()
 
@@ -190,14 +195,15 @@ def _read_appimage(source: BinaryIO, head: bytes) -> _Content:
         end = _find_program_end(source, head)
         source.seek(min(end, size))
         image = source.read(48)
-        image_size = struct.unpack_from("<Q", image, 40)[0] if image.startswith(_IMAGES[0]) else 0
+        image_size = struct.unpack_from("<Q", image, 40)[0] if image.startswith(_SQUASHFS) else 0
     except struct.error:
         end, image, image_size = size, b"", 1
     return _Content(
         _ARTICLES[FileKind.APPIMAGE],
         FileKind.APPIMAGE,
         is_cut_off=end + image_size > size,
-        has_image=image.startswith(_IMAGES),
+        has_image=image.startswith((_SQUASHFS, _DWARFS)),
+        has_other_runtime=image.startswith(_DWARFS) or _has_mark(source, _URUNTIME, min(end, _MAX_PROGRAM)),
         runs_on=list_platforms(head),
     )
 
@@ -231,15 +237,15 @@ def _read_compound_file(source: BinaryIO, head: bytes) -> _Content:
     source.seek(min(root, size))  # a system has a highest place
     if source.read(16) != _MSI_CLASS:
         return _Content("an OLE document", is_cut_off=root > size)
-    is_signed = _has_mark(source, _MSI_SIGNATURE)
+    is_signed = _has_mark(source, _MSI_SIGNATURE, size)
     return _Content(_ARTICLES[FileKind.MSI], FileKind.MSI, is_signed=is_signed)
 
 
-def _has_mark(source: BinaryIO, mark: bytes) -> bool:
-    """Search a whole file in blocks: in one piece, 1 GiB keeps all other threads waiting for 6 s."""
+def _has_mark(source: BinaryIO, mark: bytes, size: int) -> bool:
+    """Search the beginning of a file in blocks: 1 GiB in one piece keeps all threads waiting for 6 s."""
     source.seek(0)
     block = b""
-    while more := source.read(_BLOCK):
+    while more := source.read(min(_BLOCK, size - source.tell())):
         block = block[1 - len(mark) :] + more
         if mark in block:
             return True
@@ -412,6 +418,11 @@ def _check_image(kind: FileKind, content: _Content, _platform: str) -> Flaw | No
     return Flaw.NO_IMAGE if kind is FileKind.APPIMAGE and not is_whole else None
 
 
+def _check_runtime(kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    is_other = kind is FileKind.APPIMAGE and content.has_other_runtime
+    return Flaw.OTHER_RUNTIME if is_other else None
+
+
 def _check_origin(_kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
     """Look for the record of a launcher: a new version would count as confirmed, or as rolled back."""
     is_installed = any(entry.filename.lower().startswith(_OWN_FILES) for entry in content.entries)
@@ -456,6 +467,7 @@ def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | 
 _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_size,
     _check_image,
+    _check_runtime,
     _check_origin,
     _check_system,
     _check_machine,
