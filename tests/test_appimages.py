@@ -27,6 +27,7 @@ APP = """
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 VERSION = "{version}"
@@ -37,7 +38,7 @@ if len(sys.argv) == 1:
     sys.exit()
 
 from licclient.errors import LicclientError
-from licclient.install import _verified
+from licclient.install import _appimage, _verified
 from licclient.testing import LicenseService
 
 promised, image, state, how = sys.argv[1:]
@@ -55,6 +56,18 @@ with LicenseService() as service:
             print("midway", flush=True)
             time.sleep(60)
         _verified.sync_file = wait
+    if how == "filled":
+        check = _appimage.require_space
+        def fill(folder, size, use):
+            check(folder, size, use)
+            with suppress(OSError), Path(folder, "filler").open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+        _appimage.require_space = fill
+    if how == "open":
+        print("open", flush=True)
+        input()
+        print(Path(os.environ["APPDIR"], "late.txt").read_text())
     try:
         done = client.install_update(update, key=key)
     except (LicclientError, OSError) as problem:
@@ -77,7 +90,10 @@ class Images:
         run = RUN.format(python=sys.executable)
         self.of = {
             version: make_appimage(
-                folder, self.runtime, {"AppRun": run, "app.py": APP.format(version=version)}, version
+                folder,
+                self.runtime,
+                {"AppRun": run, "app.py": APP.format(version=version), "late.txt": f"late {version}"},
+                version,
             )
             for version in ("1.0.0", "1.1.0", "1.2.0")
         }
@@ -95,6 +111,7 @@ class Images:
             command,
             cwd=folder or self.folder,
             env=environment,
+            stdin=pipe,
             stdout=pipe,
             stderr=subprocess.STDOUT,
             text=True,
@@ -219,6 +236,33 @@ def test_a_full_disk_leaves_the_old_version(images: Images, mounted: Callable[..
     shutil.copy(images.of["1.0.0"], images.place)
     assert images.update("1.1.0")[0].startswith("NoRoomError")
     assert images.version() == "1.0.0"
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_the_old_version(
+    images: Images, mounted: Callable[..., None]
+) -> None:
+    """Another program takes the room that was there; nothing is left of the new version."""
+    size = images.of["1.0.0"].stat().st_size
+    mounted("-t", "tmpfs", "-o", f"size={size + 24_000_000}", "tmpfs")
+    shutil.copy(images.of["1.0.0"], images.place)
+    [problem] = images.update("1.1.0", "filled")
+    assert "No space left on device" in problem
+    assert [path.name for path in images.place.parent.iterdir()] == ["My Photo Lab.AppImage"]
+    assert images.version() == "1.0.0"
+
+
+def test_a_second_process_goes_on_from_the_replaced_file(images: Images) -> None:
+    """It reads what it has not read before, and does not put its older update in place of the new one."""
+    if images.how:
+        pytest.skip("the runtime removes the folder of both when the first one ends")
+    second = images.start("1.1.0", images.of["1.1.0"], images.folder / "state", "open")
+    assert second.stdout is not None
+    assert second.stdout.readline() == "open\n"
+    assert images.update("1.2.0")[0].startswith("appimage 1.2.0")
+    output, _ = second.communicate("\n", timeout=60)
+    assert output.splitlines() == ["late 1.0.0", "InstallationError newer_installed"]
+    assert images.opened() == "1.2.0"
+    assert images.version() == "1.2.0"
 
 
 def test_a_read_only_place_is_named(images: Images, mounted: Callable[..., None]) -> None:
