@@ -41,7 +41,10 @@ COVERING = [
         f"tests/field/test_{name}.py"
         for name in ("orders_that_are_edited", "shops_objects", "shops_reports", "own_shops")
     ),
-    *(f"tests/field/test_{name}.py" for name in ("order_of_events", "renewal_orders", "upgraded_sales")),
+    *(
+        f"tests/field/test_{name}.py"
+        for name in ("order_of_events", "renewal_orders", "shops_reports_4", "upgraded_sales")
+    ),
 ]
 """Tests of pure modules that have tests of other modules beside them."""
 LAZY = (

@@ -33,6 +33,8 @@ def test_an_address_has_a_domain_in_ascii(text, address):
         "ann@b@example.com",
         "ann (x)@example.com",
         "=?utf-8?q?a?=@example.com",
+        "deleted@site.invalid",
+        "ann@Site.INVALID.",
         "ann\n@example.com",
         "ann@ex\u00a0ample.com",
         "ann@" + "語" * 254 + ".example",

@@ -23,6 +23,8 @@ def parse_address(text: str) -> tuple[str, str]:
     # A comment in brackets, or an encoded word: `email` would send to the rest, or to the decoded word.
     is_odd = bool(set(' ,;<>()"\\') & {*text}) or "=?" in text
     ascii_domain = _to_ascii(domain)
+    # No such domain exists (RFC 6761, 6.4): WooCommerce anonymises addresses to deleted@site.invalid.
+    is_odd = is_odd or ascii_domain.lower().rstrip(".").endswith(".invalid")
     if not (local and ascii_domain and is_printable(text)) or is_odd or len(text) > MAX_EMAIL:
         raise InvalidAddressError("this is not a valid email address; write it like ann@example.com")
     return local, ascii_domain

@@ -882,6 +882,12 @@ class _Derivation:
             )
             self._ask(f"period:{subscription.id}", ProblemKind.PERIOD, text, about)
             self._note(Fetch("subscription", subscription.id, about))
+        if subscription.is_completed and has_licenses:
+            text = (
+                f"{_name(about)}: all its payments are made, and whether its licenses stay, as after "
+                f"instalments, or end is not known; {_advise_extending(subscription)}, or leave it"
+            )
+            self._ask(f"completed:{subscription.id}", ProblemKind.PERIOD, text, about)
         is_served = by_hand or any(license_.subscription_id == subscription.id for license_ in self._licenses)
         for order_id in course.late if is_served else ():
             text = (

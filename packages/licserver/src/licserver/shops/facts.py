@@ -61,6 +61,7 @@ class SubscriptionState(enum.StrEnum):
     UNPAID = "unpaid"  # a renewal is not paid, and may be later
     ACTIVE = "active"
     PAUSED = "paused"  # no payment is awaited
+    COMPLETED = "completed"  # all agreed payments are made; whether what they paid stays is not known
     ENDED = "ended"
 
 
@@ -274,8 +275,8 @@ def _links(orders: tuple[str, ...] = (), subscriptions: tuple[str, ...] = ()) ->
 def is_newer(stored: Fact, new: Fact) -> bool:
     """Return whether a report of the same object is to replace the known one.
 
-    Of two reports of the same instant the later state counts, then the one with more refunded: shops count
-    instants by the second. Otherwise their content decides.
+    Of two reports of the same instant the later state counts, then the one with more refunded, then the one
+    that has sold more: shops count instants by the second. Otherwise their content decides.
     """
     return _rank(stored) < _rank(new)
 
@@ -285,11 +286,12 @@ def newest(first: Fact, second: Fact) -> Fact:
     return second if is_newer(first, second) else first
 
 
-def _rank(fact: Fact) -> tuple[datetime, list[int], Decimal, str, str]:
+def _rank(fact: Fact) -> tuple[datetime, list[int], Decimal, int, str, str]:
     state = getattr(fact, "state", None)
     ranks = [list(kind).index(state) for kind in _STATES if isinstance(state, kind)]
     refunded = getattr(fact, "refunded", None) or Decimal(0)
-    return fact.reported_at, ranks, refunded, dump_fact(fact), getattr(fact, "email", None) or ""
+    sold = sum(line.quantity or 0 for line in fact.lines) if isinstance(fact, Lines) else 0
+    return fact.reported_at, ranks, refunded, sold, dump_fact(fact), getattr(fact, "email", None) or ""
 
 
 def dump_fact(fact: Fact) -> str:

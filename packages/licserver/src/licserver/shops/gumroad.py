@@ -105,6 +105,7 @@ class _Subscription(ShopObject):
     created_at: Instant
     cancelled_at: Instant | None = None
     ended_at: Instant | None = None
+    ended_reason: str | None = None
     restarted_at: Instant | None = None
     type: str | None = None
     effective_as_of: Instant | None = None
@@ -125,6 +126,9 @@ class _Subscription(ShopObject):
 
 _MONTHS: Final = {"monthly": 1, "quarterly": 3, "biannually": 6, "yearly": 12, "every_two_years": 24}
 """The length of a period."""
+
+_ALL_PAID: Final = "fixed_subscription_period_ended"
+"""A membership of a fixed length is over, or the last instalment of a purchase is paid: pings are alike."""
 
 _LINE: Final = "1"
 """The id of the line of a sale, which has no other: the names of products, versions and tiers can change."""
@@ -230,6 +234,8 @@ def _read_subscription(name: str, fields: dict[str, Any]) -> Reading:
         "subscription_ended": SubscriptionState.ENDED,
         "subscription_restarted": SubscriptionState.ACTIVE,
     }[name]
+    if subscription.ended_reason == _ALL_PAID:
+        state = SubscriptionState.COMPLETED
     report = Subscription(
         id=subscription.subscription_id,
         reported_at=reported_at or subscription.created_at,

@@ -131,6 +131,7 @@ _SUBSCRIPTION_STATES: Final = {
     "active": SubscriptionState.ACTIVE,
     "past_due": SubscriptionState.UNPAID,
     "unpaid": SubscriptionState.UNPAID,
+    "paused": SubscriptionState.PAUSED,
     "canceled": SubscriptionState.ENDED,
 }
 _REFUND_STATES: Final = {

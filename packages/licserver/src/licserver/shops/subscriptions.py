@@ -59,6 +59,11 @@ class SubscriptionFacts:
         """Whether its newest report is that it has ended."""
         return self.report is not None and self.report.state is SubscriptionState.ENDED
 
+    @property
+    def is_completed(self) -> bool:
+        """Whether its newest report is that all agreed payments are made (D-412)."""
+        return self.report is not None and self.report.state is SubscriptionState.COMPLETED
+
     def find_items(self) -> Lines | None:
         """Return what it consists of, as the newest report has it; None if no report does."""
         listings = [self.items] if self.items is not None and self.items.is_complete else []

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasPath, Field
+from pydantic import AliasPath, BeforeValidator, Field
 
 from licserver.domain.languages import find_language
 from licserver.shops.contract import Fetch
@@ -66,9 +66,17 @@ def verify(
     return has_signed(body, [from_base64(headers.get(HEADER, ""))], encode_keys(secrets))
 
 
+def _read_list(value: Any) -> Any:
+    """Return a list, which PHP writes as an object once a plugin has removed some of its elements."""
+    return [*value.values()] if isinstance(value, dict) else value
+
+
+_List = BeforeValidator(_read_list)
+
+
 class _Line(ShopObject):
     id: Id
-    product_id: Id
+    product_id: Id = "0"
     variation_id: str = "0"
     sku: str | None = None
     quantity: Quantity = None
@@ -86,9 +94,20 @@ class _Meta(ShopObject):
     value: Any = None
 
 
+def _read_fields(value: Any) -> Any:
+    """Return the fields that have a name; plugins leave empty lists and objects among them."""
+    fields = _read_list(value)
+    if not isinstance(fields, list):
+        return fields
+    return [field for field in fields if isinstance(field, dict) and isinstance(field.get("key"), str | int)]
+
+
+_Fields = Annotated[tuple[_Meta, ...], BeforeValidator(_read_fields)]
+
+
 class _RefundedLine(ShopObject):
     quantity: Any = None
-    meta_data: tuple[_Meta, ...] = ()
+    meta_data: _Fields = ()
 
     def find_line(self) -> RefundedLine | None:
         """Return what it takes back of a line; None if that is no whole number of copies, but an amount."""
@@ -109,7 +128,7 @@ class _RefundObject(ShopObject):
     id: Id
     date_created_gmt: Instant
     amount: Amount
-    line_items: tuple[_RefundedLine, ...] = ()
+    line_items: Annotated[tuple[_RefundedLine, ...], _List] = ()
 
 
 _REFUNDED_LINE: Final = "_refunded_item_id"
@@ -137,9 +156,9 @@ class _Order(ShopObject):
     date_paid_gmt: Instant | None = None
     total: Amount
     email: str | None = Field(None, validation_alias=AliasPath("billing", "email"))
-    line_items: list[_Line]
-    refunds: tuple[_Refund, ...] = ()
-    meta_data: tuple[_Meta, ...] = ()
+    line_items: Annotated[list[_Line], _List]
+    refunds: Annotated[tuple[_Refund, ...], _List] = ()
+    meta_data: _Fields = ()
 
     @property
     def language(self) -> str | None:
@@ -176,7 +195,7 @@ class _Subscription(ShopObject):
     next_payment_date_gmt: Instant | None = None
     end_date_gmt: Instant | None = None
     email: str | None = Field(None, validation_alias=AliasPath("billing", "email"))
-    line_items: list[_Line] | None = None
+    line_items: Annotated[list[_Line], _List] | None = None
 
     @property
     def period(self) -> str | None:
