@@ -246,6 +246,87 @@ def test_laravel_cashier_stripe_613() -> None:
         assert (vendor.ends, vendor.asked) == ([at(30)], [])
 
 
+def seconds(day: float) -> int:
+    """Return an instant as Stripe writes it."""
+    return int(at(day).timestamp())
+
+
+def mixed_line(name: str, start: float, end: float, amount: int = 900) -> dict[str, Any]:
+    """Make a line of an invoice for an item of a subscription."""
+    item = {"subscription_item_details": {"subscription_item": f"si_{name}"}}
+    price = {"price_details": {"price": name, "product": "prod_1"}}
+    period = {"start": seconds(start), "end": seconds(end)}
+    return {"period": period, "quantity": 1, "amount": amount, "pricing": price, "parent": item}
+
+
+def mixed_invoice(number: int, day: float, *lines: dict[str, Any], reason: str = "cycle") -> bytes:
+    """Make an invoice that is paid an hour after it was made."""
+    return stripe(
+        "invoice.paid",
+        day + 0.04,
+        id=f"in_{number}",
+        billing_reason=f"subscription_{reason}",
+        created=seconds(day),
+        lines={"data": lines},
+        parent={"subscription_details": {"subscription": "sub_1"}},
+    )
+
+
+def mixed_subscription(day: float, *items: tuple[str, float, float]) -> bytes:
+    """Make a report of a subscription, whose items have periods of their own."""
+    data = [
+        {
+            "id": f"si_{name}",
+            "price": {"id": name},
+            "quantity": 1,
+            "current_period_start": seconds(start),
+            "current_period_end": seconds(end),
+        }
+        for name, start, end in items
+    ]
+    return stripe("customer.subscription.updated", day, id="sub_1", status="active", items={"data": data})
+
+
+MIXED = (
+    mixed_invoice(1, 0, mixed_line("year", 0, 365), mixed_line("month", 0, 30), reason="create"),
+    mixed_subscription(0, ("year", 0, 365), ("month", 0, 30)),
+)
+
+
+@pytest.mark.parametrize("later", [0, 2 / 86_400])
+def test_evangauer_openvpm_288(later: float) -> None:
+    """A yearly and a monthly item of one subscription (also laravel/cashier-stripe#1832).
+
+    The invoices of a month do not have the yearly item, which is neither removed nor ends then.
+    """
+    month = (
+        mixed_subscription(30, ("year", 0, 365), ("month", 30, 60)),
+        mixed_invoice(2, 30 + later, mixed_line("month", 30, 60)),
+    )
+    for vendor in play("stripe", "year month", *MIXED, *month):
+        assert (vendor.ends, vendor.asked) == ([at(365) + GRACE] * 2, [])
+        assert len(vendor.licenses) == 2
+    removed = mixed_subscription(40, ("year", 0, 365))
+    for vendor in play("stripe", "year month", *MIXED, *month, removed):
+        assert (vendor.ends, vendor.asked) == ([at(365) + GRACE], [])
+
+
+def test_a_yearly_item_that_another_one_replaces() -> None:
+    """The invoice credits it: the monthly item keeps its license, and ends with its month."""
+    yearly = (
+        mixed_invoice(1, 0, mixed_line("year", 0, 365), reason="create"),
+        mixed_subscription(0, ("year", 0, 365)),
+    )
+    lines = mixed_line("year", 100, 365, -600), mixed_line("month", 100, 130)
+    monthly = (
+        mixed_invoice(2, 100, *lines, reason="update"),
+        mixed_subscription(100, ("month", 100, 130)),
+    )
+    for vendor in play("stripe", "year month", *yearly, *monthly):
+        assert (vendor.ends, vendor.asked) == ([at(130) + GRACE], [])
+        assert len(vendor.licenses) == 1
+
+
 # --- Paddle, Polar and Dodo Payments
 
 

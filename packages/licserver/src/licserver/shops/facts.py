@@ -132,6 +132,7 @@ class Lines:
     lines: tuple[Line, ...]
     is_complete: bool = True  # whether there are no further lines
     part: str = ""  # of shops that report the lines of an order one by one
+    credited: tuple[str, ...] = ()  # items of a subscription that an order pays back, and does not pay
 
     @property
     def id(self) -> str:

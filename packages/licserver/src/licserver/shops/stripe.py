@@ -408,7 +408,14 @@ def _read_invoice_lines(
         as_of=invoice.created or created,
         lines=tuple(lines),
         is_complete=not invoice.lines.has_more,
+        credited=_find_credited(invoice.lines, lines),
     )
+
+
+def _find_credited(of_invoice: _Lines, paid: Sequence[Line]) -> tuple[str, ...]:
+    """Return the items of which an invoice has credits alone."""
+    credited = {line.item for line in of_invoice.data if line.is_credit and line.item is not None}
+    return tuple(sorted(credited.difference(line.item_id for line in paid)))
 
 
 def _read_invoice_payment(created: datetime, fields: dict[str, Any]) -> Reading:
@@ -586,4 +593,5 @@ def _read_lines(id_: str, line_items: _Lines, reported_at: datetime) -> Lines:
         as_of=max(starts, default=reported_at),
         lines=tuple(lines),
         is_complete=not line_items.has_more,
+        credited=_find_credited(line_items, lines),
     )

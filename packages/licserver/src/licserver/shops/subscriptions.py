@@ -1,6 +1,6 @@
 """A subscription with its orders: to when it is paid, when it ends, and what it consists of."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -27,6 +27,7 @@ class _Period(NamedTuple):
     ends_at: datetime | None
     is_counted: bool = False  # its end is counted from the payment, and a schedule may say another hour
     is_reported: bool = False  # by the subscription itself
+    items: frozenset[str] = frozenset()  # that were paid, where lines name them
 
 
 class Course(NamedTuple):
@@ -71,16 +72,29 @@ class SubscriptionFacts:
             lines, order = order_facts.lines, order_facts.order
             if lines is None or order is None or not lines.is_complete:
                 continue
-            of_items = tuple(line for line in lines.lines if line.item_id is not None)
+            of_items = [line for line in lines.lines if line.item_id is not None]
             if of_items:
                 items = [line._replace(id=line.item_id) for line in of_items]
-                listings.append(_at(lines, items))
+                listings.append(_at(lines, self._add_unpaid(items, lines, order.ends_at)))
             elif order.reason is OrderReason.RENEWAL and lines.lines:
                 listings.append(_at(lines, list(lines.lines)))
         if not listings:
             return None
         # Of the same instant its own report counts, and then that of its latest order.
         return max(listings, key=lambda listing: listing.holds_from)
+
+    def _add_unpaid(self, items: list[Line], lines: Lines, ends_at: datetime | None) -> list[Line]:
+        """Return the items that an order pays, and those that were paid until after its end (D-413)."""
+        if self.items is None or not self.items.is_complete or ends_at is None:
+            return items
+        paid_longer = {
+            line.item_id
+            for order_facts in self.orders
+            if order_facts.order is not None and (order_facts.order.ends_at or ends_at) > ends_at
+            for line in (() if order_facts.lines is None else order_facts.lines.lines)
+        }
+        missing = paid_longer.difference([None], lines.credited, (item.id for item in items))
+        return [*items, *(item for item in self.items.lines if item.id in missing)]
 
     def find_course(self, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]) -> Course:
         """Return when it ends, and whether it holds.
@@ -160,7 +174,9 @@ class SubscriptionFacts:
         if order.ends_at is None and length is not None:
             ends_at = self._find_scheduled(starts_at, add_period_to_instant(starts_at, length))
             return _Period(starts_at, at, ends_at, is_counted=True)
-        return _Period(starts_at, at, order.ends_at)
+        lines = () if order_facts.lines is None else order_facts.lines.lines
+        items = frozenset(line.item_id for line in lines if line.item_id is not None)
+        return _Period(starts_at, at, order.ends_at, items=items)
 
     def _find_scheduled(self, paid_at: datetime, counted: datetime) -> datetime:
         """Return the end of the current period if that was paid then: a trial, or a change within it."""
@@ -190,6 +206,17 @@ class SubscriptionFacts:
             return []
         return [] if any(_covers(period, reported, held) for period, _ in refused) else [reported]
 
+    def _find_longer(self, held: Sequence[_Period]) -> Iterator[datetime]:
+        """Return the ends of items that the latest payment was not for."""
+        of_items = sorted((period for period in held if period.items), key=_by_payment)
+        listing = self.find_items()
+        if not of_items or listing is None:
+            return
+        for item in listing.lines:
+            periods = [period for period in of_items if item.id in period.items]
+            if periods and periods[-1] is not of_items[-1] and periods[-1].ends_at is not None:
+                yield periods[-1].ends_at
+
     def _find_end(self, held: Sequence[_Period], rules: Rules, *, is_revived: bool) -> End | None:
         report, newest = self.report, _find_newest(held)
         if report is not None and report.state is SubscriptionState.ENDED:
@@ -200,7 +227,7 @@ class SubscriptionFacts:
         cancels_at = None if report is None else report.cancels_at
         if newest is None:
             return None if cancels_at is None else End(cancels_at, is_final=True)
-        paid = newest.ends_at or newest.starts_at
+        paid = max([newest.ends_at or newest.starts_at, *self._find_longer(held)])
         is_over = report is not None and report.state is SubscriptionState.PAUSED
         if report is None or cancels_at is None:
             return End(paid, is_final=True) if is_over else End(paid + rules.grace, is_final=False)
@@ -209,6 +236,10 @@ class SubscriptionFacts:
         if cancels_at - paid < SAME or is_over:
             return End(min(cancels_at, paid) if is_over else cancels_at, is_final=True)
         return End(min(paid + rules.grace, cancels_at), is_final=False)
+
+
+def _by_payment(period: _Period) -> tuple[datetime, datetime]:
+    return period.starts_at, period.as_of
 
 
 def _by_start(refused: tuple[_Period, str]) -> tuple[datetime, datetime, str]:
