@@ -105,8 +105,8 @@ def test_each_sign_beside_each_other():
             Decision(Kind.UV, "uv", "uv pip install --python /venv/bin/python -U photo-lab"),
         ),
         (
-            replace(PIP, tool=Kind.CONDA, installer="conda"),
-            Decision(Kind.CONDA, "conda", "conda update photo-lab"),
+            replace(PIP, tool=Kind.CONDA, installer="conda", prefix="/opt/conda/envs/lab"),
+            Decision(Kind.CONDA, "conda", "conda update --prefix /opt/conda/envs/lab photo-lab"),
         ),
         (replace(PIP, tool=Kind.CONDA), decide(PIP)),
         (replace(PIP, tool=Kind.CONDA, installer="poetry 1.8.3"), Decision(Kind.UNKNOWN, is_certain=False)),

@@ -218,9 +218,12 @@ def _version_folders() -> list[Path]:
     folders = []
     for program in filter(None, (sys.executable, *sys.argv[:1])):
         with suppress(OSError, RuntimeError, ValueError, TypeError):  # a loop of links, no name of a file
-            folders += [
-                path
-                for path in Path(os.fsdecode(program)).resolve().parents
-                if path.parent.name == VERSIONS and is_version_folder(path.name)
-            ]
+            path = Path(os.fsdecode(program))
+            # The folder `versions` may be a link to another disk: the pointer is where the link is.
+            folders += find_version_folders(path.resolve()) + find_version_folders(path.absolute())
     return folders
+
+
+def find_version_folders(program: Path) -> list[Path]:
+    """Return the folders of versions that a path leads through, the innermost first."""
+    return [path for path in program.parents if path.parent.name == VERSIONS and is_version_folder(path.name)]

@@ -414,11 +414,16 @@ def make_folder(folder: "Path") -> None:
     repeat(lambda: folder.mkdir(parents=True, exist_ok=True))
 
 
-def write_file(path: "Path", content: bytes, draft: "Path", mode: int) -> None:
-    """Write a file durably and at one stroke, by way of a draft beside it; raise `OSError` with none left."""
+def write_file(path: "Path", content: bytes, draft: "Path", mode: int, shared: int = 0) -> None:
+    """Write a file durably and at one stroke, by way of a draft beside it; raise `OSError` with none left.
+
+    The umask applies to `mode`, and not to the permissions in `shared`.
+    """
     try:
         draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
         with os.fdopen(os.open(draft, os.O_WRONLY | NEW_FILE, mode), "wb") as file:
+            if shared:
+                os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o777 | shared)
             file.write(content)
             file.flush()
             sync_file(file)

@@ -496,8 +496,9 @@ class Installation:
             self._write(ROLLED_BACK, "".join(f"{line}\n" for line in after).encode())
 
     def _write(self, name: str, content: bytes) -> None:
-        """Replace a file of the folder atomically and durably."""
-        write_file(self._folder / name, content, self._folder / f"{name}.draft", 0o666)
+        """Replace a file of the folder atomically and durably; who may read the folder may read it."""
+        shared = _unpack_module.read_shared(self._folder)
+        write_file(self._folder / name, content, self._folder / f"{name}.draft", 0o666, shared & 0o044)
         sync_folder(self._folder)
 
     def _installed(self, name: str) -> Installed | None:
@@ -511,6 +512,7 @@ class Installation:
             if demand_program:
                 _demand_program(draft)
             self._demand_started(draft)
+            _unpack_module.share(draft, _unpack_module.read_shared(self._folder))
             if is_folder(self._versions / name):  # damaged, and the pointer does not lead to it
                 self._discard(name)
             replace_file(draft, self._versions / name, FOLDER_PAUSES)
@@ -653,8 +655,20 @@ def _has_program(folder: Path) -> bool:
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
+    if is_folder(path):
+        _make_removable(path)
+        shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):  # a file
         path.unlink(missing_ok=True)
+
+
+def _make_removable(folder: Path) -> None:
+    """Let this user change a folder: Windows removes no read-only file, others nothing in such a folder."""
+    with suppress(OSError):
+        for parent, folders, files in os.walk(folder):
+            for path in (Path(parent), *(Path(parent, name) for name in (*folders, *files))):
+                if not path.is_symlink():  # it may lead elsewhere
+                    path.chmod(path.stat().st_mode | stat.S_IRWXU)
 
 
 def _is_plain(path: Path) -> bool:

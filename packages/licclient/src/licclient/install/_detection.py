@@ -51,6 +51,9 @@ _UV_CACHE: Final = re.compile(r"archive-v\d+")
 _STORES: Final = ("/nix/store", "/gnu/store")
 _OURS: Final = re.compile(r"licclient(?![\w.-])", re.IGNORECASE)
 _NO_PACKAGE: Final = 15700  # APPMODEL_ERROR_NO_PACKAGE
+_BARE: Final = re.compile(r"[\w.:\\/~+-]+")
+"""A path that the shell of Windows takes for one word."""
+
 _SNAP_NAME: Final = re.compile(r"[a-z0-9-]+")
 
 
@@ -407,6 +410,7 @@ def _gather_python() -> dict[str, Any]:
         "is_system_python": not is_virtual and _is_managed(),
         "pyapp": _find_pyapp(),
         "python": _quote(sys.executable),
+        "prefix": _quote(sys.prefix),
     }
 
 
@@ -491,6 +495,6 @@ def _find_pyapp() -> str | None:
 
 def _quote(path: str) -> str:
     """Quote a path for the shell of its system."""
-    if _SYSTEM == "win32":
-        return f'"{path}"' if " " in path else path
+    if _SYSTEM == "win32":  # an `&` would begin another command
+        return path if _BARE.fullmatch(path) else f'"{path}"'
     return shlex.quote(path)

@@ -2,14 +2,16 @@
 
 import os
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from licclient._core.computer import VERSIONS
+from licclient._core.computer import find_version_folders
 from licclient._core.environment import is_folder_of_an_app
 from licclient._core.lazy import lazy
-from licclient._core.model import is_version_folder
 from licclient._core.storage import is_absence, open_plain, read_with_retries
 from licclient.install._signs import find_mount
 from licclient.install._versions import POINTER, read_pointer
@@ -51,12 +53,25 @@ def find_own_folder(program: Path) -> Path | None:
     It is the one above `versions/NAME`, with a pointer in it; a file of that name elsewhere is a person's.
     Raise `OSError` if the pointer cannot be read.
     """
-    for version in resolve(str(program)).parents:
-        if version.parent.name == VERSIONS and is_version_folder(version.name):
+    for path in (resolve(str(program)), *_other_names(program)):
+        for version in find_version_folders(path)[:1]:
             folder = version.parents[1]
             raw = read_with_retries(folder / POINTER)
-            return folder if raw is not None and read_pointer(raw) is not None else None
+            if raw is not None and read_pointer(raw) is not None:
+                return folder
     return None
+
+
+def _other_names(program: Path) -> Iterator[Path]:
+    """Return the paths by which the running program was started, if it is this one.
+
+    The folder `versions` may be a link to another disk, and no name there says what it is.
+    """
+    for name in filter(None, (sys.executable, *sys.argv[:1])):
+        with suppress(OSError, ValueError, TypeError):  # no name of a file; the working folder is gone
+            path = Path(os.fsdecode(name)).absolute()
+            if resolve(str(path)) == resolve(str(program)):
+                yield path
 
 
 def find_appimage(program: Path) -> Path | None:

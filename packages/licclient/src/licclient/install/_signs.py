@@ -49,6 +49,7 @@ class Signs:
         is_system_python: Whether the operating system manages this Python (PEP 668).
         pyapp: Name of the program that PyApp made.
         python: The command of this Python.
+        prefix: The folder of its environment, quoted for the shell.
     """
 
     managers: frozenset[Kind] = frozenset()
@@ -83,6 +84,7 @@ class Signs:
     is_system_python: bool = False
     pyapp: str | None = None
     python: str = "python"
+    prefix: str = ""
 
 
 class Decision(NamedTuple):
@@ -142,7 +144,6 @@ _COMMANDS: Final[Mapping[Kind, str]] = MappingProxyType(
         Kind.SCOOP: "scoop update ",
         Kind.PIPX: "pipx upgrade ",
         Kind.UV: "uv tool upgrade ",
-        Kind.CONDA: "conda update ",
     }
 )
 
@@ -300,6 +301,9 @@ def _decide_tool(tool: Kind, distribution: str, signs: Signs) -> Decision:
         before, after = ("uvx ", "@latest") if tool is Kind.UV else ("pipx run --no-cache ", "")
         latest = _command(before, distribution, after) if signs.is_from_index else None
         return Decision(tool, UPDATERS[tool], latest)
+    if tool is Kind.CONDA:  # without a folder it is the environment that is active in the person's shell
+        update = _command(f"conda update --prefix {signs.prefix} ", distribution)
+        return Decision(tool, UPDATERS[tool], update)
     name = distribution
     if tool is Kind.PIPX:
         name = signs.environment or distribution

@@ -29,6 +29,10 @@ from licclient.install._archive import Entry, Plan, check_directory, check_entri
 from licclient.install._versions import DRAFT
 
 _BLOCK: Final = 256 * 1024
+_READ: Final = 0o044
+_FOR_OTHERS: Final = 0o055
+"""Permissions of the group and of all users: to read, and to enter or run as well."""
+
 _PROGRAMS: Final = (
     b"#!",
     b"\x7fELF",
@@ -63,6 +67,19 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
         plan = read_plan(zipped.infolist())
         require_space(folder.parent, plan.size, "the new version")
         _fill(folder, plan, zipped)
+
+
+def read_shared(folder: Path) -> int:
+    """Return what others than the owner may do with a folder: read it and enter it; nothing on Windows."""
+    return 0 if os.name == "nt" else folder.stat().st_mode & _FOR_OTHERS
+
+
+def share(folder: Path, shared: int) -> None:
+    """Let others read a folder and all in it, and run its programs, whatever the umask of this user is."""
+    for path in (folder, *folder.rglob("*")) if shared else ():
+        mode = path.stat().st_mode
+        is_entered = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
+        path.chmod(stat.S_IMODE(mode) | (shared if is_entered else shared & _READ))
 
 
 def is_unpacked(archive: Path, size: int, sha256: str, folder: Path) -> bool:
