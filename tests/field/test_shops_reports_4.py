@@ -8,6 +8,7 @@ import pytest
 
 from harness import sales, shops
 from harness.contracts import GRACE, Vendor, at, mapped, play, text
+from licserver.services.sources import BadSignatureError
 from licserver.shops import SHOPS, ShopKind
 from licserver.shops.reading import UnreadableDeliveryError
 
@@ -123,6 +124,15 @@ def test_woocommerce_woocommerce_gateway_stripe_1943() -> None:
     for vendor in play("woocommerce", "APP", *waiting, *settled):
         assert (vendor.ends, vendor.asked) == ([at(30) + GRACE], [])
         assert len(vendor.licenses) == 1
+
+
+def test_digital_license_manager_60() -> None:
+    """The vendor makes a subscription by hand, without an order: a person is asked when it is paid."""
+    by_hand = shops.woo_subscription(parent_id=0)
+    for vendor in play("woocommerce", "APP", by_hand):
+        assert (vendor.licenses, vendor.asked) == ([], [])
+    for vendor in play("woocommerce", "APP", by_hand, shops.woo_renewal(728, date_paid_gmt=text(30)[:-1])):
+        assert (vendor.licenses, vendor.asked) == ([], ["SUBSCRIPTION"])
 
 
 @pytest.fixture
@@ -325,6 +335,61 @@ def test_a_yearly_item_that_another_one_replaces() -> None:
     for vendor in play("stripe", "year month", *yearly, *monthly):
         assert (vendor.ends, vendor.asked) == ([at(130) + GRACE], [])
         assert len(vendor.licenses) == 1
+
+
+@pytest.mark.parametrize("prices", [("a", "b"), ("b", "a")])
+def test_spikonado_sprocket_74(prices: tuple[str, str]) -> None:
+    """A plan is changed in the second in which its subscription was made, in each order of the reports."""
+    old, new = prices
+
+    def report(type_: str, price: str) -> bytes:
+        dates = {"current_period_start": seconds(0), "current_period_end": seconds(30)}
+        item = {"id": "si_1", "price": {"id": price}, "quantity": 1, **dates}
+        return stripe(
+            f"customer.subscription.{type_}", 0, id="sub_1", status="active", items={"data": [item]}
+        )
+
+    line = mixed_line("1", 0, 30) | {"pricing": {"price_details": {"price": old}}}
+    paid = mixed_invoice(1, 0, line, reason="create")
+    for vendor in play("stripe", "a b", paid, report("created", old), report("updated", new)):
+        assert [license_.item for license_ in vendor.valid] == [new]
+
+
+@pytest.mark.parametrize("variants", [(11, 12), (12, 11)])
+def test_spikonado_sprocket_74_of_lemon_squeezy(variants: tuple[int, int]) -> None:
+    """The same there, whose instants are of a second as well."""
+    old, new = variants
+
+    def report(type_: str, variant: int) -> bytes:
+        fields = {"variant_id": variant, "first_subscription_item": {"quantity": 1}}
+        return shops.lemon(f"subscription_{type_}", "77", shops.lemon_subscription("active", **fields))
+
+    item = {"variant_id": old, "product_id": 7, "quantity": 1}
+    bought = shops.lemon("order_created", "5", shops.lemon_order(first_order_item=item))
+    for vendor in play("lemonsqueezy", "11 12", bought, report("created", old), report("updated", new)):
+        assert [license_.item for license_ in vendor.valid] == [f"{new}"]
+
+
+@pytest.mark.usefixtures("shop_secrets")
+def test_raystack_frontier_1587(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret is being replaced, and an endpoint was made twice (woocommerce-gateway-stripe#3326).
+
+    Each of the two signs by its own secret, and a copy has another id (Vexa-ai/vexa#519).
+    """
+    monkeypatch.setenv("NEW_SECRET", "whsec_the-new-one")
+    sales.add(world, "stripe")
+    world.services.sources.change("stripe", secret_env="NEW_SECRET,STRIPE_SECRET")
+    for number, secret in enumerate(("whsec_the-new-one", shops.SECRETS["stripe"])):
+        body = shops.stripe("checkout.session.completed", shops.stripe_session(), id_=f"evt_{number}")
+        headers = {
+            name.lower(): value for name, value in shops.sign("stripe", body, world.clock(), secret).items()
+        }
+        world.services.sources.receive("stripe", headers, body)
+        with pytest.raises(BadSignatureError):
+            world.services.sources.receive("stripe", {**headers, "stripe-signature": "t=1,v1=00"}, body)
+    sales.work(world)
+    assert len(sales.licenses(world)) == 1
+    assert sales.states(world, "stripe") == ["done", "done"]
 
 
 # --- Paddle, Polar and Dodo Payments

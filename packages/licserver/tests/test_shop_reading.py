@@ -7,7 +7,7 @@ import pytest
 from harness import shops
 from licserver.shops import woocommerce
 from licserver.shops.periods import add_period, is_period
-from licserver.shops.reading import UnreadableDeliveryError, load, to_name, to_utc
+from licserver.shops.reading import UnreadableDeliveryError, as_first, load, to_name, to_utc
 
 
 @pytest.mark.parametrize(
@@ -109,3 +109,8 @@ def test_an_instant_without_a_zone_is_utc() -> None:
     for year in (1969, 9991):
         with pytest.raises(ValueError, match="the year must be"):
             to_utc(datetime(year, 1, 1))  # noqa: DTZ001 - the same
+
+
+def test_the_reading_of_the_event_that_has_made_an_object() -> None:
+    """Of an event that reports nothing, the reason stays."""
+    assert as_first("why") == "why"

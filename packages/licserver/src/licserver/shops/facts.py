@@ -132,6 +132,7 @@ class Lines:
     lines: tuple[Line, ...]
     is_complete: bool = True  # whether there are no further lines
     part: str = ""  # of shops that report the lines of an order one by one
+    is_first: bool = False  # by the event that has made the object
     credited: tuple[str, ...] = ()  # items of a subscription that an order pays back, and does not pay
 
     @property
@@ -203,6 +204,7 @@ class Subscription:
     cancels_at: datetime | None = None  # when it ends, if it was cancelled for later
     ended_at: datetime | None = None
     period: str | None = None  # what each payment pays for, as ``1y``
+    is_first: bool = False  # by the event that has made the object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,8 +278,9 @@ def _links(orders: tuple[str, ...] = (), subscriptions: tuple[str, ...] = ()) ->
 def is_newer(stored: Fact, new: Fact) -> bool:
     """Return whether a report of the same object is to replace the known one.
 
-    Of two reports of the same instant the later state counts, then the one with more refunded, then the one
-    that has sold more: shops count instants by the second. Otherwise their content decides.
+    Of two reports of the same instant, as shops count by the second, the one that has not made the object
+    counts, then the later state, then the one with more refunded, then the one that has sold more. Otherwise
+    their content decides.
     """
     return _rank(stored) < _rank(new)
 
@@ -287,12 +290,13 @@ def newest(first: Fact, second: Fact) -> Fact:
     return second if is_newer(first, second) else first
 
 
-def _rank(fact: Fact) -> tuple[datetime, list[int], Decimal, int, str, str]:
+def _rank(fact: Fact) -> tuple[datetime, bool, list[int], Decimal, int, str, str]:
     state = getattr(fact, "state", None)
     ranks = [list(kind).index(state) for kind in _STATES if isinstance(state, kind)]
     refunded = getattr(fact, "refunded", None) or Decimal(0)
     sold = sum(line.quantity or 0 for line in fact.lines) if isinstance(fact, Lines) else 0
-    return fact.reported_at, ranks, refunded, sold, dump_fact(fact), getattr(fact, "email", None) or ""
+    is_later, email = not getattr(fact, "is_first", False), getattr(fact, "email", None) or ""
+    return fact.reported_at, is_later, ranks, refunded, sold, dump_fact(fact), email
 
 
 def dump_fact(fact: Fact) -> str:

@@ -31,6 +31,7 @@ from licserver.shops.reading import (
     Reading,
     ReadOptions,
     ShopObject,
+    as_first,
     parse,
     quote_id,
     read_if_possible,
@@ -270,6 +271,7 @@ def _find_type(event: _Event) -> str:
     return {"order": "orders", "subscription": "subscriptions"}.get(event.name.partition("_")[0], "")
 
 
+_FIRST: Final = "subscription_created"
 _KNOWN: Final = {
     *(f"order_{action}" for action in ("created", "refunded")),
     *(
@@ -289,6 +291,7 @@ def read(_headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OP
     reading: Reading = UNKNOWN_TYPE
     if reader is not None and event.name in _KNOWN:
         reading = reader(event.id, event.attributes)
+        reading = as_first(reading) if event.name == _FIRST else reading
     elif reader is not None:
         reading = read_if_possible(lambda: reader(event.id, event.attributes))
     return Delivery.of(None, event.name, reading, is_test=event.is_test)

@@ -1,6 +1,7 @@
 """Shared by the modules of shops: types of fields, and the content of a delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
@@ -11,7 +12,7 @@ from pydantic_core import from_json
 
 from licserver.domain.environments import is_printable
 from licserver.shops.contract import Fetch
-from licserver.shops.facts import Fact
+from licserver.shops.facts import Fact, Lines, Subscription
 
 _MAX_NAME: Final = 255  # characters; more cannot be mapped
 
@@ -100,6 +101,15 @@ class Delivery(NamedTuple):
         if isinstance(reading, str):
             return cls(id_, type_, is_test, reason=reading)
         return cls(id_, type_, is_test, tuple(reading))
+
+
+def as_first(reading: Reading) -> Reading:
+    """Return a reading of the event that has made an object: any other report of its second is later."""
+    if isinstance(reading, str):
+        return reading
+    return [
+        replace(fact, is_first=True) if isinstance(fact, Lines | Subscription) else fact for fact in reading
+    ]
 
 
 def read_if_possible(read: Callable[[], Reading]) -> Reading:

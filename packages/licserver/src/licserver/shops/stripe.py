@@ -38,6 +38,7 @@ from licserver.shops.reading import (
     Reading,
     ReadOptions,
     ShopObject,
+    as_first,
     load,
     parse,
     quote_id,
@@ -505,6 +506,10 @@ def _read_subscription(created: datetime, fields: dict[str, Any], status: str = 
     return [report, lines]
 
 
+def _read_first(created: datetime, fields: dict[str, Any]) -> Reading:
+    return as_first(_read_subscription(created, fields))
+
+
 def _read_end(created: datetime, fields: dict[str, Any]) -> Reading:
     return _read_subscription(created, {**fields, "status": "canceled"})
 
@@ -525,8 +530,9 @@ _READERS: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
     },
     **{
         f"customer.subscription.{action}": _read_subscription
-        for action in ("created", "updated", "paused", "resumed", "pending_update_applied")
+        for action in ("updated", "paused", "resumed", "pending_update_applied")
     },
+    "customer.subscription.created": _read_first,
     "customer.subscription.deleted": _read_end,
 }
 
