@@ -3,7 +3,9 @@
 import os
 import shutil
 import stat
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,29 @@ def test_ravibpatel_autoupdater_net_639(tmp_path: Path) -> None:
     for version in ("2.0", "3.0", "4.0"):
         _install(tmp_path, version)
     assert not [name for name in names(tmp_path / "Photo Lab") if "1.0" in name]
+
+
+# --- opened again ----------------------------------------------------------------------------------
+
+TWICE = """
+import sys
+from pathlib import Path
+from licclient.install._restart import start_after_end
+for _ in range(2):
+    start_after_end(sys.argv[1:], Path("."), {"PATH": "/usr/bin:/bin"})
+"""
+
+
+@needs_unix
+def test_electron_userland_electron_builder_2745(tmp_path: Path) -> None:
+    """The person clicks twice on "Install and restart": the app is opened once."""
+    program, opened = tmp_path / "photo-lab", tmp_path / "opened"
+    program.write_text("#!/bin/sh\necho opened >> opened\n")
+    program.chmod(0o755)
+    subprocess.run([sys.executable, "-c", TWICE, program], cwd=tmp_path, check=True, timeout=30)
+    deadline = time.monotonic() + 20
+    while not opened.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.3)  # what must not happen
+    assert opened.read_text().split() == ["opened"]

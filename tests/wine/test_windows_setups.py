@@ -342,6 +342,22 @@ def test_the_recipe_for_nsis_replaces_no_other_folder(windows: Windows, drive: P
     assert not documents.with_name("documents.new").exists()
 
 
+@pytest.mark.parametrize("name", ["Фото Лаб", "写真"])
+def test_a_folder_of_a_user_with_another_alphabet(windows: Windows, drive: Path, name: str) -> None:
+    """No script holds its name; the program here notes no start, as C reads it in one alphabet."""
+    app = App(windows, drive, "nsis")
+    app.folder = drive / name
+    app.folder.mkdir()
+    app.program = app.folder / "photo-lab.exe"
+    shutil.copy(make_program(drive, "1.0.0"), app.program)
+    assert app.update(make_nsis(drive, "1.1.0"), "1.1.0", "1.0.0") == "quits"
+    deadline = time.monotonic() + 60
+    while not (codes := list(drive.glob("state/updates/attempt-*/code.txt"))) or not codes[0].read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert app.receipt("1.1.0") == "installed 0"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
 def test_a_full_disk_is_noticed_before(windows: Windows, drive: Path) -> None:
     """The app is not even asked to end."""

@@ -29,13 +29,13 @@ _ON_WINDOWS: Final = (
 _DETACHED: Final = 0x08000000 | 0x00000200  # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP
 _BREAKAWAY: Final = 0x01000000  # CREATE_BREAKAWAY_FROM_JOB
 
-_held: Final[list[object]] = []
-"""Ends of pipes that stay open as long as this process lives; children do not inherit them."""
+_held: Final[dict[tuple[str, ...], object]] = {}
+"""Command → its end of a pipe, which stays open as long as this process lives; children do not inherit it."""
 
 
 def _release() -> None:
     """Close the pipes in a process that was forked off: it may live on, and the app would not open."""
-    for end in _held:
+    for end in _held.values():
         if isinstance(end, int):
             os.close(end)
     _held.clear()
@@ -48,14 +48,16 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 def start_after_end(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]) -> None:
     """Have a command started when this process has ended; raise `OSError` if that cannot be arranged.
 
-    On Windows it is a program without arguments.
+    On Windows it is a program without arguments. A command that waits already is not started twice.
     """
+    if tuple(command) in _held:  # the update was installed once more, such as by another click
+        return
     if _SYSTEM == "win32":
         [program] = command
         values = {"LICCLIENT_PROGRAM": program, "LICCLIENT_START": str(folder or Path(program).parent)}
         shell = command_shell()
-        _held.append(
-            spawn_on_windows(_ON_WINDOWS.format(shell), {**environment, **values}, folder, subprocess.PIPE)
+        _held[(program,)] = spawn_on_windows(
+            _ON_WINDOWS.format(shell), {**environment, **values}, folder, subprocess.PIPE
         )
         return
     read_end, write_end = os.pipe()
@@ -75,7 +77,7 @@ def start_after_end(command: Sequence[str], folder: Path | None, environment: Ma
         raise
     finally:
         os.close(read_end)
-    _held.append(write_end)
+    _held[tuple(command)] = write_end
 
 
 def command_shell() -> Path:
