@@ -60,6 +60,33 @@ def test_copies_are_not_lost(shop: Cli) -> None:
     assert "app, 5 slots" in shop(*command, "--quantity", "slots")
 
 
+@pytest.mark.parametrize("blank", ["", ",,,", " ,,\t,\u00a0", ",,,,,,", ","])
+def test_a_row_without_a_value_is_no_license(shop: Cli, tmp_path: Path, blank: str) -> None:
+    """bardsoftware/ganttproject#1634, firefly-iii/firefly-iii#691, microsoft/AzureStorageExplorer#3136.
+
+    A spreadsheet writes rows whose cells were emptied. Each one issued a license without an end.
+    """
+    file = tmp_path / "keys.csv"
+    row = f"{KEY},app,3,2027-01-31"
+    file.write_text(f"license_key,product,slots,expires_on\n{blank}\n{row}\n{blank}\n{blank}\n", "utf-8")
+    for command in (("import", str(file)), ("import", str(file), "--product", "app")):
+        output = shop(*command, "--dry-run")
+        assert "line 3: create" in output
+        assert "1 license can be imported" in output
+
+
+@pytest.mark.parametrize(
+    "expires", ["2027-01-31/2028-01-31", "2027-01-31/10", "2027-01-31510", "2027-01-31\x0010"]
+)
+@pytest.mark.parametrize("options", [(), ("--product", "app")])
+def test_a_period_is_no_date(shop: Cli, tmp_path: Path, expires: str, options: tuple[str, ...]) -> None:
+    """python/cpython#107779: the standard library takes any character between date and time."""
+    for column in ("expires_on", "issued_at"):
+        row = {"license_key": KEY, "product": "app", "slots": 1, "expires_on": "2027-01-31", column: expires}
+        write(tmp_path / "keys.csv", row)
+        assert f"{column}: must be a date" in shop("import", str(tmp_path / "keys.csv"), *options, expect=2)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("key", "message"),
@@ -93,6 +120,7 @@ def test_a_damaged_key_is_refused(shop: Cli, tmp_path: Path, key: str, message: 
         pytest.param("1914310000010100000", "ends in zeros after 15 digits", id="dfinke/ImportExcel#830"),
         pytest.param("'00012345", "begins with an apostrophe", id="apostrophe"),
         pytest.param('="0001234567"', "is a formula", id="formula"),
+        pytest.param("01-31-2027", "is a date", id="cds-snc/platform-forms-client#4240"),
     ],
 )
 def test_a_doubtful_key_is_warned_of(shop: Cli, tmp_path: Path, key: str, message: str) -> None:

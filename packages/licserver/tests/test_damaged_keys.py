@@ -11,6 +11,9 @@ from licserver.protocol.damaged_keys import DigitKeys, describe_damage, describe
     ("key", "words"),
     [
         ("1.23457E+15", "is a number as a spreadsheet shortens it"),
+        ("##########", "is what a spreadsheet shows in the key's place"),
+        ("#VALUE!", "is what a spreadsheet shows in the key's place"),
+        ("#REF!#REF!", "is what a spreadsheet shows in the key's place"),
         ("AAAA\u2013BBBB", "has the dash \u2013 (U+2013)"),
         ("AAAA\u2212BBBB", "has the dash \u2212 (U+2212)"),
         ("AAAA\u200bBBBB", "has the invisible character U+200B"),
@@ -29,6 +32,10 @@ def test_certain_damage_is_described(key, words):
     ("key", "words"),
     [
         ('="AAAA"', "is a formula"),
+        ("=AAAA+1", "begins with ="),
+        ("2027-01-31", "is a date"),
+        ("31/01/2027", "is a date"),
+        ("5-Mar-2027", "is a date"),
         ("'AAAA", "begins with an apostrophe"),
         ("123456789012345000", "ends in zeros after 15 digits"),
     ],
@@ -41,7 +48,19 @@ def test_probable_damage_is_described(key, words):
     assert describe_damage(key) is None
 
 
-@pytest.mark.parametrize("key", ["CP-ÄÖÜ", "AAAA-BBBB", "123456789012345", "123456789012345001", ""])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "CP-ÄÖÜ",
+        "AAAA-BBBB",
+        "#1-AAAA",
+        "12-34-5678",
+        "2027-0131-AA",
+        "123456789012345",
+        "123456789012345001",
+        "",
+    ],
+)
 def test_an_intact_key_is_neither(key):
     """Letters of any script may be in a key."""
     assert (describe_damage(key), describe_doubt(key)) == (None, None)

@@ -173,6 +173,29 @@ def test_almost_a_number_is_asked_about(text):
     assert parse_grants([shown]) == {"projects": text}
 
 
+@pytest.mark.parametrize("text", ["5/month/day", "5//day", "5 / each month", "5/2 years"])
+def test_almost_a_quota_is_asked_about(text):
+    """A second slash or a word too many makes no text of a quota."""
+    with pytest.raises(InvalidEntitlementError, match="like 100/month"):
+        parse_grants([f"exports={text}"])
+
+
+@pytest.mark.parametrize("text", ["unlimited", "Unlimited", "infinite", "NULL", "n/a"])
+def test_what_others_write_for_no_limit_is_asked_about(text):
+    """An app that compares it with a number would fail."""
+    with pytest.raises(InvalidEntitlementError, match="its name alone"):
+        parse_grants([f"projects={text}"])
+    assert parse_grants(format_grants({"projects": text})) == {"projects": text}
+
+
+@pytest.mark.parametrize("grant", ["projects=", "projects = ", "="])
+def test_an_empty_value_grants_nothing(grant):
+    """browser-use/browser-use#5837: a variable of a shell that is not set switched a flag on."""
+    with pytest.raises(InvalidEntitlementError, match="has a value after its ="):
+        parse_grants([grant])
+    assert parse_grants(["projects"]) == {"projects": True}
+
+
 @pytest.mark.parametrize(
     "text",
     ["24/7", "2026-11-05", "1.5.2", "10.0.0.1", "v1", "eu-1", "10GB", "1 of 3", "fan", "/", "-", "e", "per"],

@@ -62,6 +62,38 @@ def test_an_entry_that_means_nothing_is_refused(typed):
         parse_entry(typed)
 
 
+@pytest.mark.parametrize(
+    ("typed", "advice"),
+    [
+        ("a.example,b.example", "is 2 entries"),
+        ("a.example; b.example;c.example", "is 3 entries"),
+        ("10.0.0.0/8 *.b.example", "is 2 entries"),
+        ("192.0.2.7|2001:db8::/32", "is 2 entries"),
+        ("https://a.example/ https://b.example/", "is 2 entries"),
+        ("192.0.2.1-192.0.2.9", "is a range"),
+        (".example.org", "write *.example.org"),
+        ("256.1.1.1", "is not an address"),
+        ("010.0.0.1", "is not an address"),
+        ("10.0.0", "is not an address"),
+    ],
+)
+def test_an_entry_that_would_never_match_is_refused(typed, advice):
+    """privkeyio/wisp#173, MISP/MISP#6211: it was stored, and the computer of the list took a slot."""
+    with pytest.raises(InvalidEntryError) as error:
+        parse_entry(typed)
+    assert advice in str(error.value)
+
+
+@pytest.mark.parametrize("typed", ["anna's mac", "build, 2nd floor", "mac-pro", "mac.local bob", "a" * 3000])
+def test_the_name_of_an_installation_may_have_separators(typed):
+    """Only several entries are a list; what is too long is refused as a domain."""
+    if len(typed) > 253:
+        with pytest.raises(InvalidEntryError, match="at most 253"):
+            parse_entry(typed)
+    else:
+        assert parse_entry(typed) == typed
+
+
 def test_entries_follow_the_ipv6_prefix():
     """Where environments are distinguished by prefix, an owner's address means its prefix."""
     assert parse_entry("2001:db8:1:2::7", 64) == "2001:db8:1:2::"

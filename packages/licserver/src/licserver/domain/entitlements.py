@@ -37,6 +37,9 @@ _ALMOST_NUMBER: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """A number of any script, or a number per something, in any spelling."""
+_ALMOST_QUOTA: Final = re.compile(r"\d+\s*/.*\b(?:day|month|year)s?\b.*", re.IGNORECASE)
+_NO_LIMIT: Final = re.compile(r"un-?limited|infinit[ey]|null|nil|n/a", re.IGNORECASE)
+"""How other programs write that there is no limit or no value: an app would compare a text with a number."""
 _WORDS: Final[Mapping[str, bool | None]] = {"": True, "true": True, "false": False, "none": None}
 _UNCLEAR: Final = {"true", "false", "none", "yes", "no", "on", "off"}
 """Such a text is quoted: apps treat every text as granted, so `export=no` would grant it."""
@@ -157,6 +160,10 @@ def parse_grants(grants: Iterable[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for grant in grants:
         name, text = (part.strip() for part in grant.partition("=")[::2])
+        if "=" in grant and not text:  # an unset variable of a shell would grant without a limit (D-415)
+            raise InvalidEntitlementError(
+                "an entitlement has a value after its =; leave the = out for a flag that is granted"
+            )
         if valid := _choices(text):
             shown = text if is_printable(text) else ascii(text)
             raise InvalidEntitlementError(
@@ -173,7 +180,9 @@ def _choices(text: str) -> str:
     if text.lower() in _UNCLEAR:
         return "true, false or none"
     normal = unicodedata.normalize("NFKC", text[: MAX_TEXT + 1]).strip()
-    if not _ALMOST_NUMBER.fullmatch(normal):
+    if _NO_LIMIT.fullmatch(normal):
+        return "a flag, written as its name alone, if it has no limit"
+    if not (_ALMOST_NUMBER.fullmatch(normal) or _ALMOST_QUOTA.fullmatch(normal)):
         return ""
     if "/" in normal or "per" in normal.lower():
         return "a number per day, month or year, like 100/month"

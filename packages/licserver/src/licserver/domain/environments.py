@@ -24,6 +24,10 @@ _DOT = re.compile(f"[{_DOTS}]")
 _HOST = re.compile(r"(?:[a-zA-Z0-9._-]|[^\x00-\x7f\s])+")
 # Forms of a hop that proxies write: 192.0.2.1:51000, [2001:db8::1], [2001:db8::1]:51000
 _HOP = re.compile(r"(?:([0-9.]+)|\[([0-9A-Fa-f:.]+)\])(?::\d{1,5})?")
+# Of an allow-list: what is typed between several entries, and a name or number with a dot within.
+_SEPARATORS = re.compile(r"[,;|\s]+")
+_DOTTED_NAME = re.compile(r"\w\.\w")
+_DIGITS_AND_DOTS = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # A host name in normal form, as most are; without a letter it could be an address.
 _PLAIN_HOST = re.compile(rf"(?=[^a-z]*[a-z]){_LABEL}(?:\.{_LABEL})*")
@@ -235,6 +239,8 @@ def parse_entry(text: str, v6_prefix: int = 128) -> str:
     trimmed = text.strip()
     if address := parse_ip(trimmed):
         return normalise_ip(address, v6_prefix)
+    if problem := _describe_never_matching(trimmed):
+        raise InvalidEntryError(f"{text!r} {problem}")
     if "/" in trimmed and "://" not in trimmed:
         try:
             network = parse_network(trimmed)
@@ -254,6 +260,25 @@ def parse_entry(text: str, v6_prefix: int = 128) -> str:
         return wildcard + normalise_domain(rest)
     except InvalidDomainError as error:
         raise InvalidEntryError(f"{text!r}: a domain {error}") from None
+
+
+def _describe_never_matching(text: str) -> str | None:
+    """Describe text that no environment can equal although it looks like an entry (D-415)."""
+    entries = _SEPARATORS.split(text) if len(text) <= _MAX_TYPED else []
+    entries = list(filter(None, entries))
+    if len(entries) > 1 and all(map(_looks_like_entry, entries)):
+        return f"is {len(entries)} entries; give each one by itself"
+    if all(parse_ip(end.strip()) for end in text.split("-", maxsplit=1)):
+        return "is a range; write it as networks like 203.0.113.0/24"
+    if text.startswith("."):
+        return f"begins with a dot; write *{text} for the names below it"
+    if _DIGITS_AND_DOTS.fullmatch(text):
+        return "is not an address; write it like 203.0.113.7"
+    return None
+
+
+def _looks_like_entry(text: str) -> bool:
+    return parse_ip(text.partition("/")[0]) is not None or _DOTTED_NAME.search(text) is not None
 
 
 @lru_cache(maxsize=4096)

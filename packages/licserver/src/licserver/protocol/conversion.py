@@ -283,13 +283,26 @@ _FALSE: Final = ("0", "off", "f", "false", "n", "no")
 """Texts that pydantic parses as false."""
 
 
+def parse_iso(text: str) -> datetime:
+    """Parse a date, or a date with `T` or a blank before its time; naive without an offset.
+
+    `datetime.fromisoformat` takes any character there: the period 2027-01-31/12 would be its first day.
+    """
+    if _OTHER_SEPARATOR.match(text):
+        raise ValueError
+    return datetime.fromisoformat(text)
+
+
+_OTHER_SEPARATOR: Final = re.compile(r"\d{4}-\d\d-\d\d[^T ]", re.DOTALL)
+
+
 def _read_instant(name: str, value: Any) -> datetime:
     text = (text_of(value) or "").removesuffix(" UTC")
     text = re.sub(r" ([+-]\d\d:?\d\d)$", r"\1", text)  # as Ruby writes it
     try:
         if _UNIX_TIME.fullmatch(text):
             return datetime.fromtimestamp(int(text), UTC)
-        instant = datetime.fromisoformat(text)
+        instant = parse_iso(text)
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ForeignLineError(f"{name}: must be a date like 2027-01-31, with or without a time") from None

@@ -8,6 +8,11 @@ from typing import Final
 
 _SCIENTIFIC: Final = re.compile(r"\d(?:[.,]\d+)?E\+\d+", re.IGNORECASE)
 _FORMULA: Final = re.compile(r'="[^"]*"')
+_SHOWN_ERROR: Final = re.compile(r"#{8,}|(?:#(?:REF|VALUE|NAME|DIV/0|NUM|NULL|N/A|BEZUG|WERT)[!?]?)+")
+_DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
+_DATE: Final = re.compile(
+    rf"(?:19|20)\d\d-{_DAY}-{_DAY}|{_DAY}([./-])(?:{_DAY}|[A-Za-z]{{3}})\1(?:19|20)?\d\d"
+)
 _PRECISION: Final = 15  # digits of a number that a spreadsheet keeps; the rest become zeros
 _MAX_LINES: Final = 100  # lines remembered for each length of a key
 _AGAIN: Final = "Export the keys again, and open the file in a spreadsheet only with its columns as text"
@@ -20,6 +25,8 @@ def describe_damage(key: str) -> str | None:
     """
     if _SCIENTIFIC.fullmatch(key):
         return f"is a number as a spreadsheet shortens it, and its last digits are lost. {_AGAIN}"
+    if _SHOWN_ERROR.fullmatch(key):
+        return f"is what a spreadsheet shows in the key's place. {_AGAIN}"
     for char in key:
         if char.isascii():
             continue
@@ -35,6 +42,10 @@ def describe_doubt(key: str) -> str | None:
     """Describe probable damage of a key, as a sentence for the vendor; None for an intact key."""
     if _FORMULA.fullmatch(key):
         return 'is a formula (="…"); the key is probably the text between the quotes'
+    if key.startswith("="):
+        return "begins with =, as a formula of a spreadsheet does"
+    if _DATE.fullmatch(key):
+        return f"is a date, as a spreadsheet makes of numbers with dashes or slashes. {_AGAIN}"
     if key.startswith("'"):
         return "begins with an apostrophe, which spreadsheets put before text"
     if key.isdecimal() and len(key) > _PRECISION and not key[_PRECISION:].strip("0"):

@@ -34,6 +34,7 @@ from licserver.protocol.conversion import (
     describe_missing,
     join_problems,
     names_of,
+    parse_iso,
 )
 
 FORMATS: Final = ("csv", "jsonl")
@@ -53,7 +54,7 @@ def _read_day(value: Any) -> date:
 
 def _read_instant(value: Any) -> datetime:
     try:
-        instant = datetime.fromisoformat(_read_text(value).strip())
+        instant = parse_iso(_read_text(value).strip())
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError("must be a date and time like 2027-01-31T12:00Z") from None
@@ -327,9 +328,11 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
             if message := _check_header(names, conversion):
                 yield line, InvalidLine(line, message)
                 return
-        elif cells and len(cells) != len(names):
+        elif not any(map(str.strip, cells)):  # spreadsheets write deleted rows as separators alone (D-415)
+            continue
+        elif len(cells) != len(names):
             yield line, InvalidLine(line, f"expected {len(names)} cells, found {len(cells)}")
-        elif cells:
+        else:
             # Of columns with the same name, the first counts: other systems append columns of their users.
             pairs = zip(reversed(names), reversed(cells), strict=True)
             record = {name: unescape_formulas(cell) for name, cell in pairs}
