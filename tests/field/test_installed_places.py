@@ -60,6 +60,21 @@ def test_devolutions_unigetui_3904(monkeypatch: pytest.MonkeyPatch, path: str, q
     assert _detection._quote(path) == quoted
 
 
+@pytest.mark.parametrize(
+    ("tool", "environment", "command"),
+    [
+        (InstallationKind.UV, "studio", "uv tool upgrade studio"),
+        (InstallationKind.UV, "photo-lab", "uv tool upgrade photo-lab"),
+        (InstallationKind.PIPX, "studio", "pipx upgrade --include-injected studio"),
+        (InstallationKind.PIPX, "photo-lab-beta", "pipx upgrade photo-lab-beta"),
+    ],
+)
+def test_browser_use_browser_harness_716(tool: InstallationKind, environment: str, command: str) -> None:
+    """The app is in the environment of another tool, such as one that needs it: no tool has its name."""
+    signs = Signs(tool=tool, distribution="Photo_Lab", installer="uv", environment=environment)
+    assert decide(signs).command == command
+
+
 # --- folders that lie elsewhere --------------------------------------------------------------------
 
 

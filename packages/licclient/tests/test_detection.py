@@ -160,7 +160,7 @@ def test_pipx_and_uv_by_their_receipts(environment_of_pip):
     """Each leaves a file in the environment; INSTALLER may say something else."""
     for name, kind, command in (
         ("pipx_metadata.json", "pipx", "pipx upgrade photo-lab-dev"),
-        ("uv-receipt.toml", "uv", "uv tool upgrade photo-lab"),
+        ("uv-receipt.toml", "uv", "uv tool upgrade photo-lab-dev"),
     ):
         (environment_of_pip / name).write_text("{}")
         try:

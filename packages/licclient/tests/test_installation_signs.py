@@ -99,6 +99,14 @@ def test_each_sign_beside_each_other():
             replace(PIP, tool=Kind.PIPX, environment="photo-lab", is_for_all=True),
             Decision(Kind.PIPX, "pipx", "sudo pipx upgrade --global photo-lab"),
         ),
+        (
+            replace(PIP, tool=Kind.PIPX, environment="studio", is_for_all=True),
+            Decision(Kind.PIPX, "pipx", "sudo pipx upgrade --global --include-injected studio"),
+        ),
+        (
+            replace(PIP, tool=Kind.UV, environment="studio"),
+            Decision(Kind.UV, "uv", "uv tool upgrade studio"),
+        ),
         (Signs(scoop="lab", is_for_all=True), Decision(Kind.SCOOP, "Scoop", "scoop update --global lab")),
         (
             replace(PIP, installer="uv"),

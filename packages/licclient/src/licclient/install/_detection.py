@@ -401,7 +401,7 @@ def _gather_python() -> dict[str, Any]:
     name = None if about is None else about.metadata["Name"]
     return {
         "tool": _find_tool(prefix),
-        "environment": prefix.name if prefix.parent.name == _PIPX_VENVS else None,
+        "environment": prefix.name if prefix.parent.name == _PIPX_VENVS or _is_of_uv(prefix) else None,
         "is_temporary": _is_temporary(prefix),
         "distribution": name,
         "installer": None if about is None else (about.read_text("INSTALLER") or "").strip().lower() or None,
@@ -417,9 +417,13 @@ def _gather_python() -> dict[str, Any]:
 def _find_tool(prefix: Path) -> InstallationKind | None:
     if (prefix / "pipx_metadata.json").exists():
         return InstallationKind.PIPX
-    if (prefix / "uv-receipt.toml").exists() or _is_temporary(prefix):
+    if _is_of_uv(prefix) or _is_temporary(prefix):
         return InstallationKind.UV
     return InstallationKind.CONDA if (prefix / "conda-meta").is_dir() else None
+
+
+def _is_of_uv(prefix: Path) -> bool:
+    return (prefix / "uv-receipt.toml").exists()
 
 
 def _is_temporary(prefix: Path) -> bool:

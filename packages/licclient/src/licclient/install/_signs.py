@@ -40,7 +40,8 @@ class Signs:
         is_frozen: Whether a freezer made the program.
         is_single_file: Whether it unpacks itself at each start.
         tool: pipx, uv or conda, if the environment was made by it.
-        environment: pipx's name of its environment, which may have a suffix.
+        environment: The name of an environment of pipx or uv: of the package that it was made for, in pipx
+            with a suffix that a person may have chosen.
         is_temporary: Whether the tool has made the environment for one run.
         distribution: Name of the Python package that the program belongs to.
         installer: The tool that installed it, as its `INSTALLER` file names it.
@@ -142,7 +143,6 @@ _COMMANDS: Final[Mapping[Kind, str]] = MappingProxyType(
         Kind.HOMEBREW: "brew upgrade --cask ",
         Kind.WINGET: "winget upgrade --id ",
         Kind.SCOOP: "scoop update ",
-        Kind.PIPX: "pipx upgrade ",
         Kind.UV: "uv tool upgrade ",
     }
 )
@@ -304,9 +304,15 @@ def _decide_tool(tool: Kind, distribution: str, signs: Signs) -> Decision:
     if tool is Kind.CONDA:  # without a folder it is the environment that is active in the person's shell
         update = _command(f"conda update --prefix {signs.prefix} ", distribution)
         return Decision(tool, UPDATERS[tool], update)
-    name = distribution
+    name = signs.environment or distribution
     if tool is Kind.PIPX:
-        name = signs.environment or distribution
-        if signs.is_for_all:
-            return Decision(tool, UPDATERS[tool], _command("sudo pipx upgrade --global ", name))
+        before = "sudo pipx upgrade --global " if signs.is_for_all else "pipx upgrade "
+        # The app may be in the environment of another one, which pipx upgrades alone otherwise.
+        is_main = _normalize(name).startswith(_normalize(distribution))
+        more = "" if is_main else "--include-injected "
+        return Decision(tool, UPDATERS[tool], _command(before + more, name))
     return updated_by(tool, name)
+
+
+def _normalize(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
