@@ -392,6 +392,51 @@ def test_raystack_frontier_1587(world: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert sales.states(world, "stripe") == ["done", "done"]
 
 
+def test_mozilla_fxa_14331() -> None:
+    """An upgrade within the month has lines of the change alone: a credit and the rest of the month."""
+    first = (
+        mixed_invoice(1, 0, mixed_line("month", 0, 30), reason="create"),
+        mixed_subscription(0, ("month", 0, 30)),
+    )
+    proration = {"subscription_item_details": {"subscription_item": "si_month", "proration": True}}
+    lines = [mixed_line("month", 10, 30, amount) | {"parent": proration} for amount in (-600, 1_200)]
+    for vendor in play("stripe", "month", *first, mixed_invoice(2, 10, *lines, reason="update")):
+        assert (vendor.ends, vendor.asked) == ([at(30) + GRACE], [])
+        assert len(vendor.licenses) == 1
+
+
+def test_laravel_cashier_stripe_1518() -> None:
+    """One of two items is removed: its license ends at once, and the other one stays."""
+    both = (
+        mixed_invoice(1, 0, mixed_line("a", 0, 30), mixed_line("b", 0, 30), reason="create"),
+        mixed_subscription(0, ("a", 0, 30), ("b", 0, 30)),
+    )
+    for vendor in play("stripe", "a b", *both, mixed_subscription(9, ("a", 0, 30))):
+        assert ([license_.item for license_ in vendor.valid], vendor.asked) == (["a"], [])
+
+
+@pytest.mark.parametrize(("refunded", "is_valid"), [(9_898, True), (9_899, False)])
+def test_woocommerce_woocommerce_gateway_stripe_435(refunded: int, is_valid: bool) -> None:
+    """Yen have no decimals (also antiwork/gumroad#3749): a refund of all but one is one in part."""
+    bought = session("completed", 0, "paid", amount_total=9_899, currency="jpy")
+    charge = {"id": "ch_1", "payment_intent": "pi_1", "refunded": False, "amount": 9_899}
+    refund = stripe("charge.refunded", 1, **charge, amount_refunded=refunded, currency="jpy")
+    for vendor in play("stripe", "app", bought, refund):
+        assert (bool(vendor.valid), vendor.asked) == (is_valid, [])
+    refunds = [{"id": 5, "total": f"-{refunded}"}]
+    for vendor in play(
+        "woocommerce", "APP", order(total="9899"), order(day=1, total="9899", refunds=refunds)
+    ):
+        assert (bool(vendor.valid), vendor.asked) == (is_valid, [])
+
+
+def test_woocommerce_woocommerce_26532() -> None:
+    """A refund is deleted, which is reported with the next change of the order only."""
+    refunded = order("refunded", 1, refunds=[{"id": 5, "total": "-29.35"}])
+    for vendor in play("woocommerce", "APP", order(), refunded, order("completed", 9)):
+        assert (len(vendor.licenses), len(vendor.valid), vendor.asked) == (1, 1, [])
+
+
 # --- Paddle, Polar and Dodo Payments
 
 
@@ -415,6 +460,24 @@ def test_paddlehq_paddle_python_sdk_154() -> None:
         for vendor in play("paddle", "pri_1", trial, paid("txn_2", 14, 44, "subscription_recurring", "900")):
             assert (vendor.ends, vendor.asked) == ([at(44) + GRACE], [])
             assert len(vendor.licenses) == 1
+
+
+def test_laravel_cashier_paddle_38() -> None:
+    """A customer is merged with another one: what is sold has ids of its own (also 269)."""
+    items = [
+        {"price": {"id": "pri_1", "billing_cycle": {"interval": "month", "frequency": 1}}, "quantity": 1}
+    ]
+
+    def paid(id_: str, start: float, origin: str, customer: str) -> bytes:
+        period = {"starts_at": text(start), "ends_at": text(start + 30)}
+        names = {"id": id_, "customer_id": customer, "subscription_id": "sub_1", "origin": origin}
+        event = {"event_id": id_, "event_type": "transaction.completed", "occurred_at": text(start)}
+        return json.dumps({**event, "data": {**names, "items": items, "billing_period": period}}).encode()
+
+    later = paid("txn_2", 30, "subscription_recurring", "ctm_2")
+    for vendor in play("paddle", "pri_1", paid("txn_1", 0, "web", "ctm_1"), later):
+        assert (vendor.ends, vendor.asked) == ([at(60) + GRACE], [])
+        assert len(vendor.licenses) == 1
 
 
 def polar(type_: str, day: float, status: str = "active", **fields: Any) -> bytes:
