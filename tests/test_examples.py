@@ -3,6 +3,7 @@
 With `LICENSING_PICTURES=docs/images` the pictures of the documentation are taken anew.
 """
 
+import json
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -74,3 +75,13 @@ def test_the_recipes_show_an_update_check_that_cannot_be_made() -> None:
     check = recipe["find_update"](SimpleNamespace(check_for_update=_fail))
     assert check.update is None
     assert explain(check, "en").startswith("The license data on this computer cannot be read")
+
+
+def test_the_recipes_take_what_a_launcher_passes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder, and the files that a person opens: an error would be a start that counts as a crash."""
+    recipe = runpy.run_path(str(RECIPES / "photo_lab" / "photo_lab.py"))
+    monkeypatch.setattr("sys.argv", ["photo-lab", "/opt/Photo Lab", "a.jpg", "b.jpg", "--installation"])
+    recipe["main"]()
+    assert json.loads(capsys.readouterr().out)["version"] == "1.0.0"

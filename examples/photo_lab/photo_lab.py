@@ -92,6 +92,7 @@ def main() -> None:
     """Read the arguments."""
     parser = argparse.ArgumentParser(prog="photo-lab")
     parser.add_argument("folder", nargs="?", help="the app's own folder, passed by the launcher")
+    parser.add_argument("pictures", nargs="*", help="what to open, such as by a double click on a file")
     parser.add_argument("--installation", action="store_true", help="print how it was installed")
     if parser.parse_args().installation:
         print(describe_installation())  # noqa: T201 - its output
