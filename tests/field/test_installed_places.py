@@ -1,5 +1,6 @@
 """Where people put apps, and as whom they update them, as they reported it of other updaters."""
 
+import errno
 import os
 import shutil
 import stat
@@ -124,6 +125,21 @@ def test_sublimehq_sublime_text_1989(tmp_path: Path) -> None:
     assert {mode for name, mode in modes.items() if name.endswith(".txt")} == {0o644}
     assert {mode for name, mode in modes.items() if not name.endswith(".txt")} == {0o755}
     assert stat.S_IMODE((tmp_path / "Photo Lab" / "current.txt").stat().st_mode) == 0o644
+
+
+@needs_unix
+def test_a_file_system_without_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAT and network drives refuse them: the version is installed all the same."""
+    _install(tmp_path, "1.0")
+    (tmp_path / "Photo Lab").chmod(0o755)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    for function in ("chmod", "fchmod"):
+        monkeypatch.setattr(os, function, refuse)
+    assert _install(tmp_path, "2.0").version == "2.0"
+    assert Installation(tmp_path / "Photo Lab").current == _install(tmp_path, "2.0")
 
 
 @needs_unix

@@ -423,7 +423,8 @@ def write_file(path: "Path", content: bytes, draft: "Path", mode: int, shared: i
         draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
         with os.fdopen(os.open(draft, os.O_WRONLY | NEW_FILE, mode), "wb") as file:
             if shared:
-                os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o777 | shared)
+                with suppress(OSError):  # a file system without modes of its own, such as FAT
+                    os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o777 | shared)
             file.write(content)
             file.flush()
             sync_file(file)

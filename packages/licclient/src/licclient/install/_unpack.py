@@ -7,7 +7,7 @@ Only stored and deflated entries get this far, so memory stays small.
 import os
 import stat
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import file_digest
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -75,11 +75,15 @@ def read_shared(folder: Path) -> int:
 
 
 def share(folder: Path, shared: int) -> None:
-    """Let others read a folder and all in it, and run its programs, whatever the umask of this user is."""
-    for path in (folder, *folder.rglob("*")) if shared else ():
-        mode = path.stat().st_mode
-        is_entered = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
-        path.chmod(stat.S_IMODE(mode) | (shared if is_entered else shared & _READ))
+    """Let others read a folder and all in it, and run its programs, whatever the umask of this user is.
+
+    A file system without modes of its own, such as FAT, stays as it is.
+    """
+    with suppress(OSError):
+        for path in (folder, *folder.rglob("*")) if shared else ():
+            mode = path.stat().st_mode
+            is_entered = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
+            path.chmod(stat.S_IMODE(mode) | (shared if is_entered else shared & _READ))
 
 
 def is_unpacked(archive: Path, size: int, sha256: str, folder: Path) -> bool:
