@@ -306,6 +306,12 @@ def test_410_or_five_days_of_failures_disable_an_endpoint(world, sent):
         "https://example.com:99999/",
         "https://[2606:4700::1]x/",
         "https://exämple.com/",
+        "https://hooks..example/in",  # openbikesensor/portal#301, curabase/favicon-getter#10
+        "https://.hooks.example/in",
+        "https://hooks.example../in",
+        "https://./in",
+        f"https://{'a' * 64}.example/in",  # wummel/linkchecker#321
+        f"https://{'a.' * 127}example/in",
         "https://example.com/" + "a" * 2_000,
         "nonsense",
     ],

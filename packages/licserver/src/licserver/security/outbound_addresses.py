@@ -58,6 +58,8 @@ _LOOPBACK: Final = {
 }
 """Names that systems have in /etc/hosts."""
 
+_MAX_NAME: Final = 253  # characters of a name in DNS
+_MAX_LABEL: Final = 63  # and between two of its dots
 _OCTETS: Final = 4
 _NUMBER: Final = re.compile(r"[0-9]{1,12}|0x[0-9a-f]{0,10}")
 
@@ -68,13 +70,18 @@ def parse_address(text: str) -> Address:
 
 
 def read_host(host: str) -> Address | None:
-    """Parse a host that is an address, in any form that systems accept; None for a name."""
-    host = host.rstrip(".").lower()
+    """Parse a host that is an address, in any form that systems accept; None for a name.
+
+    Raise `ValueError` for text that is neither: no resolver takes a name with an empty or a longer part.
+    """
+    host = host.lower().removesuffix(".")
     if host in _LOOPBACK or host.endswith(".localhost"):  # RFC 6761, 6.3
         return ipaddress.ip_address(_LOOPBACK.get(host, "127.0.0.1"))
     if ":" in host:
         return parse_address(host)
     parts = host.split(".")
+    if len(host) > _MAX_NAME or not all(0 < len(part) <= _MAX_LABEL for part in parts):
+        raise ValueError
     if len(parts) > _OCTETS or not all(_NUMBER.fullmatch(part) for part in parts):
         return None
     try:
