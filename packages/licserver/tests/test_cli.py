@@ -243,6 +243,8 @@ WRONG = {
     "license issue app --slots 1.5": "not a whole number",
     "license issue app --slots 99999999999": "not a whole number",
     "license issue app --expires tomorrow": "write it like 2027-01-31",
+    "license issue app --expires 0027-01-31": "write the year with four digits",
+    "license issue app --support-until 0207-01-31": "write the year with four digits",
     "license issue app --expires 2027-02-29": "write it like 2027-01-31",
     "license issue app --lifetime --expires 2027-01-01": "not both",
     "license issue app --count 0": "--count",

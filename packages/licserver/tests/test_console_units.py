@@ -256,3 +256,16 @@ def test_a_good_password(password):
     began = time.process_time()
     check_password("alice", password)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("typed", ["0027-01-31", "0207-01-31", "27-01-31", "31.01.2027"])
+def test_a_day_that_no_license_ends_on_is_refused(typed):
+    """CareTogether/CareTogetherCMS#971, ustaxcourt/ef-cms-flexion#9570: a browser makes 0027 of 27."""
+    with pytest.raises(InvalidInputError, match="write"):
+        formatting.parse_day(typed)
+
+
+def test_a_day():
+    """An empty field is none."""
+    assert formatting.parse_day("") is None
+    assert formatting.parse_day("2027-01-31") == date(2027, 1, 31)

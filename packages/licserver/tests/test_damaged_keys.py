@@ -70,6 +70,9 @@ def test_days_that_programs_write_by_mistake():
     """And no others."""
     assert describe_doubtful_date(None) is None
     assert describe_doubtful_date(date(2026, 1, 31)) is None
+    short = describe_doubtful_date(date(27, 1, 31))
+    assert short is not None
+    assert short.startswith("0027-01-31 is in the year 27")
     described = describe_doubtful_date(date(1899, 12, 30))
     assert described is not None
     assert described.startswith("is 1899-12-30, which programs write for the number 0")

@@ -24,10 +24,21 @@ from licserver.domain.decisions import (
     visible_expiry,
 )
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
-from licserver.domain.text import KeyPart, describe_span, find_reference, parse_key_part
+from licserver.domain.text import KeyPart, describe_short_year, describe_span, find_reference, parse_key_part
 from licserver.domain.versions import parse_version, version_key, version_of
 
 TICK = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("day", [date.min, date(27, 1, 31), date(999, 12, 31)])
+def test_a_year_of_two_digits_is_described(day):
+    """A browser makes 0027 of 27, and the license would have ended 2,000 years ago."""
+    described = describe_short_year(day)
+    assert described is not None
+    assert described.startswith(f"{day} is in the year {day.year}; write")
+    assert describe_short_year(date(1000, 1, 1)) is None
+
+
 DAY = date(2026, 6, 15)
 MIDNIGHT = datetime(2026, 6, 16, tzinfo=UTC)
 ENDS = datetime(2026, 6, 15, 13, 30, tzinfo=UTC)

@@ -16,6 +16,7 @@ from licserver.cli.output import echo
 from licserver.domain.characters import dump_json
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
+from licserver.domain.text import describe_short_year
 from licserver.errors import InvalidInputError
 from licserver.security.private_files import become_owner
 from licserver.services.installation import Services, open_services
@@ -143,9 +144,12 @@ def confirm(question: str, reason: str) -> None:
 def parse_day(text: str) -> date:
     """Parse a date; for options with the metavar `YYYY-MM-DD`."""
     try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a date; write it like 2027-01-31") from None
+    if problem := describe_short_year(day):
+        raise click.BadParameter(problem)
+    return day
 
 
 def read_stdin_line(subject: str) -> str:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -12,6 +12,18 @@ from licserver import libraries
 from licserver.domain.decisions import KEY_PREFIX, is_license_key
 from licserver.domain.entitlements import format_grants
 from licserver.domain.records import Machine
+
+# --- dates that people type ------------------------------------------------------------------
+
+
+def describe_short_year(day: date) -> str | None:
+    """Describe a year of less than four digits: a browser makes 0027 of a typed 27 (D-416)."""
+    if day.year >= _FIRST_YEAR:
+        return None
+    return f"{day} is in the year {day.year}; write the year with four digits, like 2027-01-31"
+
+
+_FIRST_YEAR: Final = 1000
 
 # --- changelogs -------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ from collections import defaultdict
 from datetime import date
 from typing import Final
 
+from licserver.domain.text import describe_short_year
+
 _SCIENTIFIC: Final = re.compile(r"\d(?:[.,]\d+)?E\+\d+", re.IGNORECASE)
 _FORMULA: Final = re.compile(r'="[^"]*"')
 _SHOWN_ERROR: Final = re.compile(r"#{8,}|(?:#(?:REF|VALUE|NAME|DIV/0|NUM|NULL|N/A|BEZUG|WERT)[!?]?)+")
@@ -64,8 +66,10 @@ _NO_DATES: Final = {
 
 def describe_doubtful_date(day: date | None) -> str | None:
     """Describe a day that programs write by mistake; None for other days."""
-    if day not in _NO_DATES or day is None:
+    if day is None:
         return None
+    if day not in _NO_DATES:
+        return describe_short_year(day)
     return f"is {day}, which programs {_NO_DATES[day]}; if the license had none, leave the field empty"
 
 

@@ -17,6 +17,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from licserver.domain.entitlements import MAX_NUMBER
+from licserver.domain.text import describe_short_year
 from licserver.services.license_terms import MAX_SEATS
 from licserver.services.products import MAX_IDLE_DAYS, MAX_MOVES, MAX_TRIAL_DAYS
 
@@ -31,7 +32,10 @@ def parse_day(value: object) -> date:
     # pydantic alone would read a bare number as seconds since 1970
     if not isinstance(value, str) or not _DAY.fullmatch(value):
         raise ValueError("must be a date like 2027-01-31")
-    return date.fromisoformat(value)
+    day = date.fromisoformat(value)
+    if problem := describe_short_year(day):
+        raise ValueError(problem)
+    return day
 
 
 def _parse_instant(value: object) -> datetime:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from licserver.domain.decisions import TERM_SENTENCES, Term, find_term, is_support_over, license_state
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import IssuedLicense, LicenseState, LicenseTerms, Product
-from licserver.domain.text import plural
+from licserver.domain.text import describe_short_year, plural
 from licserver.errors import InvalidInputError
 from licserver.limits import MAX_CONSOLE_BODY_FIELDS
 from licserver.protocol.public_api import decode_escapes
@@ -232,10 +232,15 @@ def _normalize(text: str) -> str:
 
 def parse_day(text: str) -> date | None:
     """Parse a date; None for empty text."""
+    if not text:
+        return None
     try:
-        return date.fromisoformat(text) if text else None
+        day = date.fromisoformat(text)
     except ValueError:
         raise InvalidInputError(f"{text!r} is not a date; write it like 2027-01-31") from None
+    if problem := describe_short_year(day):
+        raise InvalidInputError(problem)
+    return day
 
 
 def read_number(text: str, digits: int = 9) -> int | None:
