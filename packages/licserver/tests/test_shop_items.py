@@ -124,6 +124,46 @@ def test_a_question_is_not_answered_by_a_second_report() -> None:
         assert all(license_.terms.product != "extra" for license_ in vendor.valid)
 
 
+def dodo(day: float, status: str, product: str, quantity: int, add_ons: tuple[str, ...] = ()) -> bytes:
+    """Make the report of a subscription of Dodo Payments."""
+    dates = {"previous_billing_date": text(0), "next_billing_date": text(30), "cancelled_at": text(day)}
+    items = [{"addon_id": name, "quantity": 1} for name in add_ons]
+    fields = {"product_id": product, "quantity": quantity, "addons": items, **dates}
+    return shops.dodo("subscription.updated", text(day), **shops.dodo_subscription(status, **fields))
+
+
+def dispute(day: float, status: str) -> bytes:
+    """Make a dispute of its payment."""
+    names = {"dispute_id": "dp_1", "payment_id": "pay_1", "dispute_status": status}
+    return shops.dodo(f"dispute.{status}", text(day), **names)
+
+
+def test_another_product_of_a_payment_that_is_disputed() -> None:
+    """No license takes the place of one that is not paid: that is revoked for the dispute."""
+    vendor = Vendor("dodo", MAPPED)
+    payment = shops.dodo_payment(subscription_id="sub_1", product_cart=None)
+    vendor.receive(shops.dodo("payment.succeeded", text(0), **payment), dodo(0.1, "active", "p1", 1))
+    vendor.receive(dispute(1, "dispute_opened"), dodo(2, "active", "p2", 1))
+    assert [license_.revoked for license_ in vendor.licenses] == ["the payment was disputed"]
+    vendor.receive(dispute(3, "dispute_won"))
+    assert [license_.revoked for license_ in vendor.licenses] == ["another product is paid instead", None]
+    assert [license_.terms.product for license_ in vendor.valid] == ["suite"]
+
+
+def test_other_products_after_the_end() -> None:
+    """Which of several removed items another product was before, does not change from report to report."""
+    vendor = Vendor("dodo", MAPPED)
+    payment = shops.dodo_payment(subscription_id="sub_1", product_cart=None)
+    vendor.receive(
+        shops.dodo("payment.succeeded", text(0), **payment),
+        dodo(0.1, "active", "p1", 2, ("p4",)),
+        dispute(1, "dispute_opened"),
+        dodo(2, "cancelled", "p3", 2, ("p2", "p4")),
+        dodo(3, "expired", "p3", 1),
+    )
+    assert vendor.valid == []
+
+
 names = st.sampled_from(sorted(PRODUCTS))
 listings = st.builds(
     Listing,

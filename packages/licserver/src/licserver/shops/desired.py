@@ -423,9 +423,11 @@ class _Derivation:
                 self._ask_about_many(unit, count)
             count = paid
         if is_replaced and terms is not None:
+            if not self._may_issue(unit):
+                self._add_unpaid(unit)
+                return
             self._add_issued(unit, unit.issued, REPLACED)
-            if self._may_issue(unit):
-                self._add_new(unit, count, terms, f"{unit.key}@{terms.product}")
+            self._add_new(unit, count, terms, f"{unit.key}@{terms.product}")
             return
         others = [license_ for license_ in unit.issued if license_ not in current.issued]
         self._add_issued(unit, others, REPLACED)
@@ -434,6 +436,13 @@ class _Derivation:
         elif not current.is_same:  # more are of what it is for now
             count = min(count, paid)
         self._resize(unit, current, count, mapping, terms)
+
+    def _add_unpaid(self, unit: Unit) -> None:
+        """Add the licenses of a unit of another product that is not paid: no others take their place."""
+        reason = self._find_revoked_reason(unit) or REPLACED
+        for license_ in unit.issued:
+            is_removed = license_.revoked_reason in {FEWER, REPLACED}
+            self._add_issued(unit, [license_], license_.revoked_reason if is_removed else reason)
 
     def _derive_new(self, unit: Unit, mapping: ItemMapping | None) -> None:
         order, taken_back = unit.order, unit.taken_back
