@@ -187,7 +187,7 @@ def crash(session: nox.Session) -> None:
     seats = "packages/licserver/tests/test_seats_crash.py"
     server = [
         f"packages/licserver/tests/test_{name}.py"
-        for name in ("sales_crash", "move_races", "shop_machine", "shop_server")
+        for name in ("publish_crash", "sales_crash", "move_races", "shop_machine", "shop_server")
     ]
     probation = "packages/licclient/tests/test_probation_machine.py"
     tests = (*files, *apps, races, jumps, seats, *server, probation)

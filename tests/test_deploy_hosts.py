@@ -218,7 +218,7 @@ def test_what_may_have_been_done_is_not_sent_to_the_other_host(
             stack.enter_context(suppress(OSError))
             stack.callback(host.server_close)
             stack.callback(host.shutdown)
-            threading.Thread(target=host.serve_forever, daemon=True).start()
+            threading.Thread(target=host.serve_forever, args=(0.01,), daemon=True).start()
         site = create_site(tmp_path / name, authority, *(f"127.0.0.1:{host.server_port}" for host in hosts))
         stack.enter_context(running(name, site))
         answer = httpx.post(f"{site.url}{VERIFY}", json={"license_key": "x"}, verify=trust, timeout=20)

@@ -41,7 +41,7 @@ def run(folder: Path, *names: str, workers: str = "0") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_what_passes_alone_is_named_with_its_first_failure(workers: str, tmp_path: Path) -> None:
     """Also where a fixture failed; the run succeeds."""

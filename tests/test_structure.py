@@ -7,6 +7,8 @@ import pytest
 
 import structure
 
+pytestmark = pytest.mark.slow
+
 CLIENT: Final = structure.Modules("licclient")
 
 SERVER: Final = structure.Modules("licserver")

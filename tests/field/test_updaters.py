@@ -249,7 +249,7 @@ def _server(answer: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[str, li
         def log_message(self, *_: object) -> None: ...
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield f"127.0.0.1:{server.server_port}", asked
         server.shutdown()

@@ -87,6 +87,7 @@ def environment_of_pip(wheel, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @needs_unix
 def test_pip(environment_of_pip):
     """The program and the module name the package, and the Python that pip belongs to."""
@@ -142,7 +143,7 @@ LEAKED = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @needs_unix
 @pytest.mark.parametrize("parent", LEAKED)
 def test_variables_of_a_parent_decide_nothing(environment_of_pip, parent):
@@ -155,6 +156,7 @@ def test_variables_of_a_parent_decide_nothing(environment_of_pip, parent):
     assert (found["kind"], found["is_certain"], found["command"]) == ("pip", True, expected)
 
 
+@pytest.mark.slow
 @needs_unix
 def test_pipx_and_uv_by_their_receipts(environment_of_pip):
     """Each leaves a file in the environment; INSTALLER may say something else."""
@@ -171,6 +173,7 @@ def test_pipx_and_uv_by_their_receipts(environment_of_pip):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @needs_unix
 def test_an_installation_of_pipx_for_all_users(environment_of_pip):
     """`pipx upgrade` without --global does not know it."""
@@ -186,6 +189,7 @@ def test_an_installation_of_pipx_for_all_users(environment_of_pip):
         receipt.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @needs_unix
 def test_a_script_on_the_python_of_a_sandbox_or_of_a_tool(environment_of_pip, tmp_path):
@@ -212,6 +216,7 @@ def test_a_script_on_the_python_of_a_sandbox_or_of_a_tool(environment_of_pip, tm
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @needs_unix
 def test_code_without_a_file_in_an_appimage(environment_of_pip, tmp_path):
     """Its AppRun calls `python -c`: the Python is all of the program that there is."""
@@ -227,6 +232,7 @@ def test_code_without_a_file_in_an_appimage(environment_of_pip, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @needs_unix
 def test_a_link_on_the_path_is_followed(environment_of_pip, tmp_path):
     """As pipx and uv put them into ~/.local/bin."""
@@ -235,6 +241,7 @@ def test_a_link_on_the_path_is_followed(environment_of_pip, tmp_path):
     assert call(link)["kind"] == "pip"
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @needs_unix
 def test_a_script_that_is_called_like_a_program(environment_of_pip, tmp_path):
@@ -245,6 +252,7 @@ def test_a_script_that_is_called_like_a_program(environment_of_pip, tmp_path):
     assert (found["kind"], found["is_certain"], found["command"]) == ("unknown", False, None)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @needs_unix
 def test_an_editable_installation(environment_of_pip):
@@ -258,6 +266,7 @@ def test_an_editable_installation(environment_of_pip):
     assert (found["kind"], found["is_certain"]) == ("unknown", False)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @needs_unix
 def test_a_package_that_did_not_come_from_an_index(environment_of_pip):
@@ -568,6 +577,7 @@ def test_the_appimage_of_an_editor(image, tmp_path, monkeypatch):
         assert (detect().kind is InstallationKind.APPIMAGE, detect().is_certain) == (False, False), root
 
 
+@pytest.mark.slow
 @needs_unix
 def test_pip_in_an_appimage_that_was_unpacked(environment_of_pip, tmp_path):
     """What is read-only or thrown away is not updated by pip."""
@@ -629,6 +639,7 @@ def test_scoop(tmp_path, frozen, monkeypatch):
     assert detect().command == "scoop update --global photo-lab"
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @needs_unix
 def test_a_formula_of_homebrew(wheel, environment_of_pip, tmp_path):

@@ -1,6 +1,6 @@
 """A program of `test_publish_crash.py`: publishes again and again, and is killed in the middle each time.
 
-    publish_and_die.py DATA_DIR FILE steps         killed before the 1st, 2nd … step, until one gets through
+    publish_and_die.py DATA_DIR FILE steps EVERY   killed before each EVERY-th step, until one gets through
     publish_and_die.py DATA_DIR FILE delays COUNT  killed after a delay, COUNT delays over the length of one
 
 A step is a function that licserver calls, or a statement that goes to the database. Each publisher has a
@@ -74,7 +74,7 @@ def main(folder: Path, original: Path, how: str, count: int = 0) -> None:
         return slug
 
     if how == "steps":
-        for step in itertools.count():
+        for step in itertools.count(step=count):
             slug = next_file()
             if finish(fork(folder, file, slug, step), slug):
                 return

@@ -79,6 +79,7 @@ async def test_a_machine_is_found_under_its_former_name_and_takes_no_slot(former
     assert services.licenses.get(former.sold).slots_used == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_of_merged_rows_is_lost(former, path):
     """The first activation, the last use with its machine, the end of a license file, and every refusal."""

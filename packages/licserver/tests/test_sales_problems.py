@@ -475,6 +475,7 @@ def test_a_shop_whose_api_has_the_addresses_is_named_with_its_key(make_world, ke
     )
 
 
+@pytest.mark.slow
 def test_many_licenses_get_an_address_that_arrives_later(make_world):
     """In parts, each key in one mail."""
     world = make_world(**MAIL)

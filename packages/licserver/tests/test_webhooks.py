@@ -43,6 +43,7 @@ def written(world):
     return events
 
 
+@pytest.mark.slow
 @both_engines
 def test_each_change_is_an_event_in_its_transaction(world, activate):
     """Licenses, slots, releases and subscriptions; nothing is written before there is an endpoint."""
