@@ -112,7 +112,7 @@ async def test_nothing_is_idle_before_computers_are_watched(world, site):
     world.services.products.change("app", policy="domain", idle_days=30)
     key = world.key(slots=1)
     see(world, key, "older")
-    while world.repositories.moves.watched_since() is None:  # the server's own first sweep, behind its start
+    while world.repositories.moves.watched_since() is None:  # noqa: ASYNC110 - the server's own first sweep
         await asyncio.sleep(0.01)
     days(world, 60)
     with world.services.database.writing() as connection:  # as a restore does
