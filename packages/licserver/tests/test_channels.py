@@ -134,7 +134,13 @@ def test_the_command_line_promotes(cli, tmp_path):
     cli("product", "change", "app", "--minimum-version", "1.4")
     assert json.loads(cli("product", "list", "--json"))[0]["minimum_version"] == "1.4"
     assert "is not a PEP 440 version" in cli("product", "change", "app", "--minimum-version", "x", expect=2)
+    assert "warning:" not in cli.errors
+    cli("product", "change", "app", "--minimum-version", "14")
+    assert "warning: No version that app offers is as high as 14: all apps show" in cli.errors
+    cli("product", "change", "app", "--customer-moves", "4")
+    assert "warning:" not in cli.errors
     cli("product", "change", "app", "--minimum-version", "")
+    assert "warning:" not in cli.errors
     assert json.loads(cli("product", "list", "--json"))[0]["minimum_version"] is None
 
 
@@ -166,3 +172,10 @@ async def test_the_console_promotes(world, alice):
     await alice.get("/console/products/app")
     await alice.post("/console/products/app/rules", policy="strict", moves="3", minimum="1.4")
     assert world.services.products.get("app").minimum_version == "1.4"
+    await alice.post("/console/products/app/rules", policy="strict", moves="3", minimum="14")
+    assert "No version that app offers is as high as 14" in alice.text
+    assert world.services.products.get("app").minimum_version == "1.4"
+    await alice.post("/console/products/app/rules", policy="strict", moves="3", minimum="14", sure="yes")
+    assert world.services.products.get("app").minimum_version == "14"
+    await alice.post("/console/products/app/rules", policy="strict", moves="4", minimum="14")
+    assert world.services.products.get("app").customer_moves == 4

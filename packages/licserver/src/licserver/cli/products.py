@@ -27,7 +27,7 @@ from licserver.domain.records import (
 )
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
-from licserver.services.products import describe_rename
+from licserver.services.products import describe_missing_minimum, describe_rename
 
 _POLICIES = click.Choice([policy.value for policy in EnvironmentPolicy])
 _after_support_option = click.option(
@@ -183,6 +183,8 @@ def change_product(
     product = services.products.change(slug, policy=policy, **changes)
     if changes["after_support"] is not None and not product.has_support_policy:
         echo(f"note: updates of {slug} do not end; --support-policy makes them end with support", err=True)
+    if changes["minimum_version"] is not None and (effect := describe_missing_minimum(product)):
+        echo(f"warning: {effect} Publish it, or correct --minimum-version.", err=True)
     _print_product(printer, product, "changed")
 
 

@@ -167,6 +167,20 @@ def describe_short_idle(product: Product, last_seen_days: int) -> str | None:
     )
 
 
+def describe_missing_minimum(product: Product) -> str | None:
+    """Return the effect of a lowest supported version that no offered version reaches; None if one does."""
+    if product.minimum_version is None:
+        return None
+    if product.latest is not None and read_version(product.latest.version) >= read_version(
+        product.minimum_version
+    ):
+        return None
+    return (
+        f"No version that {product.slug} offers is as high as {product.minimum_version}: all apps show that "
+        "they are no longer supported, and no update helps."
+    )
+
+
 def describe_rename(product: Product, name: str) -> list[str]:
     """Return the effects of another name for a product, a sentence each; none if the name stays (D-12)."""
     if (name := name.strip()) == product.name:

@@ -24,7 +24,7 @@ from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
-from licserver.services.products import describe_rename
+from licserver.services.products import describe_missing_minimum, describe_rename, read_version
 from licserver.services.release_files import NAMES
 from licserver.services.releases import StagedRelease
 from licserver.web.console.formatting import choose, parse_grant_lines
@@ -152,9 +152,17 @@ def _save_plan(context: PageContext) -> None:
         plans.change(slug, name, entitlements, replaces=True)
 
 
-def _change_rules(context: PageContext) -> None:
-    minimum = context.from_form("minimum")
-    context.services.products.change(context.parts["slug"], minimum_version=minimum, **_rules(context))
+def _change_rules(context: PageContext) -> Reply:
+    """Change the rules; the form is asked again if apps would be required to have what is not offered."""
+    slug, minimum = context.parts["slug"], context.from_form("minimum")
+    product = context.services.products.get(slug)
+    if minimum and minimum != product.minimum_version:
+        read_version(minimum)
+        effect = describe_missing_minimum(product._replace(minimum_version=minimum))
+        if effect and (page := context.ask(f"Require {minimum}?", [effect], "Require")):
+            return page
+    context.services.products.change(slug, minimum_version=minimum, **_rules(context))
+    return context.back("rules")
 
 
 def _rename(context: PageContext) -> Reply:
@@ -171,7 +179,7 @@ def _rename(context: PageContext) -> Reply:
 
 ACTIONS: Final[Actions] = {
     "rename": _rename,
-    "rules": act("rules", _change_rules),
+    "rules": _change_rules,
     "save-plan": act("plan", _save_plan),
     "remove-plan": act(
         "plan-removed", lambda c: c.services.plans.remove(c.parts["slug"], c.from_form("plan"))
