@@ -97,6 +97,7 @@ PACKAGES: Final = {
         "shops/facts": ("shop_facts",),
         "shops/orders": ("shop_orders", "shop_refunded_lines", "shop_contracts"),
         "shops/subscriptions": ("shop_subscriptions", "shop_contracts"),
+        "shops/items": ("shop_items", "shop_units", "shop_ends", "shop_contracts"),
         "shops/units": ("shop_units", "shop_refunded_lines", "shop_contracts", "shop_questions"),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),

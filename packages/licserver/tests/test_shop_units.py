@@ -114,6 +114,17 @@ def test_what_was_sold_counts_before_another_license_of_the_product() -> None:
     assert match([first, new], item("c"), product="app")[0] == {"line:5/c": "c"}
 
 
+def test_a_line_without_a_license_is_known_by_its_product() -> None:
+    """As if its license had been issued before the item was known."""
+    order, products = sold_by(), {"x": "suite", "y": "app", "b": "app"}
+    units = [Unit(f"line:5/{sold}", (sold,), sold, 1, order) for sold in "xy"]
+    listing = Lines(subscription_id="s", reported_at=AT, lines=(item("b"),))
+    matching = Matching(SUBSCRIPTION, listing, units)
+    match_items([matching], lambda line: products.get(line.external_ids[0]))
+    assert (matching.taken, matching.items) == ({"line:5/y"}, [])
+    assert [unit.key for unit in matching.earlier] == ["line:5/x"]
+
+
 def test_an_item_without_a_product_matches_none_of_two() -> None:
     """Two units without a product are not the same for it."""
     units = [Unit(f"line:5/{place}", order=sold_by(), issued=[issued(1)]) for place in (1, 2)]
