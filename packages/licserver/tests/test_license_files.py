@@ -152,6 +152,7 @@ BAD_CSV = {
     "product,slots\napp,many\n": (2, "slots: must be a whole number"),
     "product,slots\napp,-1\n": (2, "slots: must be a whole number"),
     "product,expires_on\napp,31.12.2026\n": (2, "expires_on: must be a date"),
+    "product,expires_on\napp,2027-01-31/12\n": (2, "expires_on: must be a date"),
     "product,issued_at\napp,yesterday\n": (2, "issued_at: must be a date and time"),
     "product,lifetime\napp,perhaps\n": (2, "lifetime: must be yes or no"),
     "product,note\n,x\n": (2, "product: is required"),

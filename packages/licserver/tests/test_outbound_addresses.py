@@ -51,6 +51,16 @@ def test_what_is_no_address_is_an_error(text):
 
 @pytest.mark.parametrize(
     "host",
+    ["", ".", "hooks..example", ".hooks.example", "hooks.example..", f"{'a' * 64}.example", "a." * 127 + "b"],
+)
+def test_a_name_that_no_resolver_takes_is_an_error(host):
+    """A part is empty or too long, or the whole is."""
+    with pytest.raises(ValueError, match=r"^$"):
+        read_host(host)
+
+
+@pytest.mark.parametrize(
+    "host",
     [
         *(
             "127.0.0.1",
