@@ -982,6 +982,52 @@ def test_damaged_metadata_of_another_package(frozen, monkeypatch):
     assert (detect().kind, detect().is_certain) == (InstallationKind.UNKNOWN, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "is_owner"),
+    [
+        ("top_level.txt", b"photo_lab\n_photo_lab\n", True),
+        ("top_level.txt", b"photo_lab_tests\n", False),
+        ("RECORD", b"../../bin/photo-lab,,\nphoto_lab/__init__.py,sha256=x,1\n", True),
+        ("RECORD", b"photo_lab.py,sha256=x,1\n", True),
+        ("RECORD", b"photo_lab.cpython-311-x86_64-linux-gnu.so,sha256=x,1\n", True),
+        ("RECORD", b"photo_lab_tests/__init__.py,,\nx/photo_lab.py,,\nphoto_lab.pth,,\n", False),
+        ("RECORD", "Fotografía/__init__.py,,\n".encode("latin-1"), False),
+        ("SOURCES.txt", b"photo_lab/__init__.py\n", True),
+    ],
+)
+def test_whose_module_runs(monkeypatch, tmp_path, name, content, is_owner):
+    """`python -m photo_lab`: the distribution that has it at its top, whatever the others' files hold."""
+    folder = tmp_path / f"lab-1.0{'.egg' if name == 'SOURCES.txt' else '.dist'}-info"
+    for path in (folder, tmp_path / "odd-1.0.dist-info", tmp_path / "photo_lab"):
+        path.mkdir()
+    (folder / ("PKG-INFO" if name == "SOURCES.txt" else "METADATA")).write_text("Name: lab\n")
+    (folder / name).write_bytes(content)
+    (tmp_path / "photo_lab" / "__init__.py").touch()
+    (tmp_path / "odd-1.0.dist-info" / "RECORD").write_bytes("Fotografía/a.py,,\n".encode("latin-1"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", "photo_lab")
+    about = _detection._find_running_package()
+    assert (about is not None and about.metadata["Name"] == "lab") == is_owner
+
+
+@pytest.mark.parametrize("content", [b"[console_scripts]\n\xed = x:y\n", b"[console_scripts]\nno module\n"])
+def test_whose_script_runs(monkeypatch, tmp_path, content):
+    """The distribution that has its entry, though that of another one is damaged or in another encoding."""
+    for name, entries in (("odd", content), ("lab", b"[gui_scripts]\nphoto-lab = photo_lab:main\n")):
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name}\n")
+        (folder / "entry_points.txt").write_bytes(entries)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "photo-lab")])
+    about = _detection._find_running_package()
+    assert about is not None
+    assert about.metadata["Name"] == "lab"
+
+
 def test_what_runs_the_tests_of_an_app_is_not_the_app():
     """Pytest is updated by a package manager, which says nothing of the app whose tests it runs."""
     found = install.detect()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import ctypes
     import subprocess
     import sysconfig
+    from collections.abc import Callable
     from importlib import metadata
 
     from licclient.install import _registry
@@ -455,10 +456,7 @@ def _find_running_package() -> "metadata.Distribution | None":
     package = (getattr(main, "__package__", None) or getattr(spec, "name", None) or "").partition(".")[0]
     if not package:
         return _find_script_owner(resolve(_started_as()))
-    names = set(metadata.packages_distributions().get(package, []))
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.distribution(names.pop()) if len(names) == 1 else None
-    return None
+    return _find_owner_among(lambda about: _has_module(about, package))
 
 
 def _find_script_owner(script: Path) -> "metadata.Distribution | None":
@@ -467,13 +465,35 @@ def _find_script_owner(script: Path) -> "metadata.Distribution | None":
     if script.parent not in folders:
         return None
     name = script.name.removesuffix(".exe").removesuffix("-script.py").removesuffix(".pyw")
-    entries = [
-        entry
-        for group in ("console_scripts", "gui_scripts")
-        for entry in metadata.entry_points(group=group, name=name)
-    ]
-    owners = {entry.dist.metadata["Name"]: entry.dist for entry in entries if entry.dist is not None}
-    return next(iter(owners.values())) if len(owners) == 1 else None
+    return _find_owner_among(
+        lambda about: any(
+            entry.name == name and entry.group in {"console_scripts", "gui_scripts"}
+            for entry in about.entry_points
+        )
+    )
+
+
+def _find_owner_among(owns: "Callable[[metadata.Distribution], bool]") -> "metadata.Distribution | None":
+    """Return the only distribution for which that holds; of several of one name that which is imported."""
+    owners = list[metadata.Distribution]()
+    for about in metadata.distributions():
+        with suppress(ValueError, TypeError):  # files of another package, damaged or not in UTF-8
+            owners += [about] if owns(about) else []
+    return owners[0] if len({about.metadata["Name"] for about in owners}) == 1 else None
+
+
+def _has_module(about: "metadata.Distribution", name: str) -> bool:
+    """Return whether a distribution has a module or package at its top.
+
+    Unlike `importlib.metadata.packages_distributions` this parses no list of files, and looks at none of
+    them: in an environment of a hundred distributions that takes 0.3 s.
+    """
+    if declared := about.read_text("top_level.txt"):
+        return name in declared.split()
+    if (listed := about.read_text("RECORD")) is None:
+        return any(file.parts[0].partition(".")[0] == name for file in about.files or ())
+    module = rf"^{re.escape(name)}(?:/|\.(?:\w[\w-]*\.)*(?:py|pyd|so),)"
+    return re.search(module, listed, re.MULTILINE) is not None
 
 
 def _is_editable(text: str | None) -> bool:
