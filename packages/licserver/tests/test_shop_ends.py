@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import shops
@@ -110,6 +110,7 @@ of_subscriptions = st.tuples(
 )
 
 
+@settings(max_examples=30)  # the random shops play more
 @given(st.data())
 def test_whatever_happens_in_a_shop_of_ones_own(data: st.DataObject) -> None:
     """Each license ends with its subscription; the order of deliveries is no matter, or a person is asked."""

@@ -4,7 +4,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import shops
@@ -174,6 +174,7 @@ listings = st.builds(
 )
 
 
+@settings(max_examples=30)  # the random shops play more
 @given(
     st.lists(names, min_size=1, max_size=3),
     listings,
