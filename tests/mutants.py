@@ -62,7 +62,7 @@ PACKAGES: Final = {
         "domain/offers": ("channel_choice", "covered_offers", "feed_choice", "rollout"),
         "domain/wordpress": ("php_versions", "wordpress_fields"),
         "protocol/conversion": ("foreign_exports", "license_files"),
-        "protocol/damaged_keys": ("moving_in",),
+        "protocol/damaged_keys": ("damaged_keys",),
         "protocol/downloads": ("download_links", "byte_ranges", "patch_headers", "rotation"),
         "protocol/response_signatures": ("response_signatures",),
         "protocol/ed25519_keys": ("ed25519_keys",),

@@ -188,10 +188,38 @@ def test_what_others_write_for_no_limit_is_asked_about(text):
     assert parse_grants(format_grants({"projects": text})) == {"projects": text}
 
 
+QUOTA = "a number per day, month or year, like 100/month"
+
+
+@pytest.mark.parametrize(
+    ("text", "valid", "shown"),
+    [
+        ("1,000", "a whole number from 0, written with the digits 0 to 9 alone", "1,000"),
+        ("5 per month", QUOTA, "5 per month"),
+        ("5 PER Month", QUOTA, "5 PER Month"),
+        ("5 / month", QUOTA, "5 / month"),
+        ("unlimited", "a flag, written as its name alone, if it has no limit", "unlimited"),
+        ("1\t000", "a whole number from 0, written with the digits 0 to 9 alone", r"'1\t000'"),
+        ("no\u200b", "true, false or none", r"'no\u200b'"),
+        ("5\u200e", "a whole number from 0, written with the digits 0 to 9 alone", r"'5\u200e'"),
+    ],
+)
+def test_the_error_says_what_to_write(text, valid, shown):
+    """For either meaning; what does not print is shown as its code."""
+    with pytest.raises(InvalidEntitlementError) as caught:
+        parse_grants([f"projects={text}"])
+    assert str(caught.value) == (
+        f'an entitlement is {valid}; for the text {shown}, write "{shown}" in double quotes'
+    )
+
+
 @pytest.mark.parametrize("grant", ["projects=", "projects = ", "="])
 def test_an_empty_value_grants_nothing(grant):
     """browser-use/browser-use#5837: a variable of a shell that is not set switched a flag on."""
-    with pytest.raises(InvalidEntitlementError, match="has a value after its ="):
+    with pytest.raises(
+        InvalidEntitlementError,
+        match=r"^an entitlement has a value after its =; leave the = out for a flag that is granted$",
+    ):
         parse_grants([grant])
     assert parse_grants(["projects"]) == {"projects": True}
 

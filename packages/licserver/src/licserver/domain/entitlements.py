@@ -165,7 +165,7 @@ def parse_grants(grants: Iterable[str]) -> dict[str, Any]:
                 "an entitlement has a value after its =; leave the = out for a flag that is granted"
             )
         if valid := _choices(text):
-            shown = text if is_printable(text) else ascii(text)
+            shown = text if is_printable(text) and text == _remove_invisible(text) else ascii(text)
             raise InvalidEntitlementError(
                 f'an entitlement is {valid}; for the text {shown}, write "{shown}" in double quotes'
             )
@@ -177,9 +177,9 @@ def _choices(text: str) -> str:
     """Describe the values that an ambiguous text may mean; empty for other text."""
     if text in _WORDS or _QUOTA.fullmatch(text) or (text.isascii() and text.isdecimal()):
         return ""
-    if text.lower() in _UNCLEAR:
+    normal = unicodedata.normalize("NFKC", _remove_invisible(text[: MAX_TEXT + 1])).strip()
+    if normal.lower() in _UNCLEAR:
         return "true, false or none"
-    normal = unicodedata.normalize("NFKC", text[: MAX_TEXT + 1]).strip()
     if _NO_LIMIT.fullmatch(normal):
         return "a flag, written as its name alone, if it has no limit"
     if not (_ALMOST_NUMBER.fullmatch(normal) or _ALMOST_QUOTA.fullmatch(normal)):
@@ -187,6 +187,11 @@ def _choices(text: str) -> str:
     if "/" in normal or "per" in normal.lower():
         return "a number per day, month or year, like 100/month"
     return "a whole number from 0, written with the digits 0 to 9 alone"
+
+
+def _remove_invisible(text: str) -> str:
+    """Remove direction marks and other signs that nobody sees, which come with what is copied."""
+    return "".join(character for character in text if unicodedata.category(character) != "Cf")
 
 
 def _parse_value(text: str) -> Any:
