@@ -94,3 +94,12 @@ def test_keys_that_are_shorter_than_the_others_have_lost_zeros():
         keys.add(line, "1234")
     lines, count, _ = keys.find_shorter()
     assert (len(lines), count) == (100, 103)
+
+
+@pytest.mark.parametrize(("short", "count"), [(3, 3), (4, 0)])
+def test_half_of_the_keys_are_enough(short, count):
+    """Three of six keys have the length of the longest, and three of seven do not suffice."""
+    keys = DigitKeys()
+    for line, key in enumerate(["1234"] * 3 + ["123"] * short):
+        keys.add(line, key)
+    assert keys.find_shorter()[1] == count
