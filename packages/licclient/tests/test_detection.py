@@ -1004,7 +1004,7 @@ def test_whose_module_runs(monkeypatch, tmp_path, name, content, is_owner):
     (folder / name).write_bytes(content)
     (tmp_path / "photo_lab" / "__init__.py").touch()
     (tmp_path / "odd-1.0.dist-info" / "RECORD").write_bytes("Fotografía/a.py,,\n".encode("latin-1"))
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys.modules["__main__"], "__package__", "photo_lab")
     about = _detection._find_running_package()
     assert (about is not None and about.metadata["Name"] == "lab") == is_owner
@@ -1018,7 +1018,7 @@ def test_whose_script_runs(monkeypatch, tmp_path, content):
         folder.mkdir()
         (folder / "METADATA").write_text(f"Name: {name}\n")
         (folder / "entry_points.txt").write_bytes(entries)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
