@@ -266,6 +266,6 @@ def test_a_day_that_no_license_ends_on_is_refused(typed):
 
 
 def test_a_day():
-    """An empty field is none."""
+    """An empty field means that there is no date."""
     assert formatting.parse_day("") is None
     assert formatting.parse_day("2027-01-31") == date(2027, 1, 31)

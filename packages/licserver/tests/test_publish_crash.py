@@ -24,7 +24,7 @@ LONGER = int(os.environ.get("LICENSING_LONGER", "1"))
 """`nox -s crash` asks for 10."""
 DELAYS = 15 * LONGER
 EVERY = max(1, 7 // LONGER)
-"""Which steps a publisher is killed at: each seventh, or each."""
+"""A publisher is killed at each seventh step; `nox -s crash` kills it at each one."""
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def check(folder, content, acknowledged):
 
 
 def test_a_publisher_killed_at_every_step(play, program, tmp_path):
-    """Between any two steps of ours, and before every statement of the database: nothing, or all of it."""
+    """Between two steps of ours, or before a statement of the database: nothing, or all of it."""
     content, acknowledged = play(3 << 20, "steps", str(EVERY))
     assert len(acknowledged) > 500 / EVERY
     assert list(acknowledged.values()).count(True) == 1
@@ -136,6 +136,6 @@ def test_a_publisher_to_a_bucket_killed_after_any_delay(play, program):
 
 @pytest.mark.usefixtures("to_the_bucket")
 def test_a_publisher_to_a_bucket_killed_at_every_step(play, program):
-    """Before and after the upload, at every step of ours."""
+    """Before and after the upload, at steps of ours."""
     content, acknowledged = play(64 << 10, "steps", str(EVERY))
     assert 1 < len(check(program.folder, content, acknowledged)) < len(acknowledged)

@@ -474,7 +474,7 @@ def _find_script_owner(script: Path) -> "metadata.Distribution | None":
 
 
 def _find_owner_among(owns: "Callable[[metadata.Distribution], bool]") -> "metadata.Distribution | None":
-    """Return the only distribution for which that holds; of several of one name that which is imported."""
+    """Return the distribution for which that holds, if all such ones have one name: the first on the path."""
     owners = list[metadata.Distribution]()
     for about in metadata.distributions():
         with suppress(ValueError, TypeError):  # files of another package, damaged or not in UTF-8
