@@ -66,3 +66,11 @@ def test_a_test_of_such_an_exception_names_it(tmp_path: Path) -> None:
     """What the fixture hands out does not fail the test."""
     done = run(tmp_path, EXPECTED)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_ends_the_run_itself_is_printed(tmp_path: Path) -> None:
+    """After the last test nothing fails, and nothing would show why the run ended."""
+    (tmp_path / "conftest.py").write_text("def pytest_sessionfinish():\n    raise OSError('a dead mount')\n")
+    done = run(tmp_path, "def test_it():\n    pass\n")
+    assert done.returncode == 1
+    assert "OSError: a dead mount" in done.stderr, done.stdout + done.stderr

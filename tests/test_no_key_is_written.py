@@ -1,5 +1,6 @@
 """A run that writes a key or a secret fails: the search at the end of each run (`harness.leaks`) works."""
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from secrets import token_urlsafe
 
 import pytest
 
-from harness.leaks import PATTERNS, find_patterns
+from harness.leaks import PATTERNS, find_patterns, search_folder
 from harness.world import utc
 from licserver.domain.decisions import generate_license_key
 from licserver.protocol.downloads import LinkSecret, LinkSubject, sign_link
@@ -32,6 +33,26 @@ def test_the_search_finds_what_it_looks_for() -> None:
     assert find_patterns(f"Bearer {TOKEN_PREFIX}{token_urlsafe(32)}".encode()) == ["a token"]
     assert find_patterns(b"-----BEGIN PRIVATE KEY-----\nMC4CAQAw") == ["a private key"]
     assert find_patterns(b"Repr-Digest: sha-256=:" + b64encode(b"x" * 32) + b":") == []
+
+
+def test_a_file_that_cannot_be_read_does_not_end_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of a test has gone, and left its mount; or deletes what is being searched."""
+    read = Path.read_bytes
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(f"CP{'-ABC123' * 5}")
+
+    def read_some(path: Path) -> bytes:
+        if path.name == "b":
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_some)
+    found = sorted(search_folder(tmp_path))
+    for path in tmp_path.iterdir():
+        path.unlink()  # or this run would have written a key
+    assert found == [f"a license key in the file {tmp_path / name}" for name in ("a", "c")]
 
 
 LEAKING = """

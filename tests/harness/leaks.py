@@ -8,6 +8,7 @@ import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,47 +111,55 @@ def search_folder(folder: Path, searched: Container[str] = ()) -> list[str]:
         searched: Folders below it to pass over.
     """
     found = []
-    for path in _files(folder, searched):
+    for path, content in _contents(folder, searched):
         name = str(path).encode("utf-8", "surrogateescape")
         allowed = ALLOWED.get(path.name, set()) | ALLOWED.get(path.suffix, set())
         if path.match("activation-*.state"):  # `activate` without a keyring (D-57)
-            if os.name != "nt" and path.stat().st_mode & 0o077:
-                found.append(f"others may read {path}")
+            with suppress(OSError):
+                if os.name != "nt" and path.stat().st_mode & 0o077:
+                    found.append(f"others may read {path}")
             allowed = {"a license key"} - set(find_patterns(name))
-        leaks = {*find_patterns(name), *find_patterns(path.read_bytes())}
+        leaks = {*find_patterns(name), *find_patterns(content)}
         found += [f"{leak} in the file {path}" for leak in sorted(leaks - allowed)]
         if path.name == SECRETS:
-            found += [f"secrets in {copy}" for copy in _copies(path)]
+            found += [f"secrets in {copy}" for copy in _copies(path, content)]
     return found
 
 
-def _files(folder: Path, searched: Container[str] = ()) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):  # passes over what a process of a test deletes meanwhile
+def _contents(folder: Path, searched: Container[str] = ()) -> Iterator[tuple[Path, bytes]]:
+    """Yield what can be read: a process of a test may delete files meanwhile, and leave a dead mount."""
+    for parent, folders, names in os.walk(folder):  # passes over folders that are gone
         folders[:] = [name for name in folders if str(Path(parent, name)) not in searched]
         for path in (Path(parent, name) for name in names):
-            if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
-                yield path
+            if (content := _content(path)) is not None:
+                yield path, content
 
 
-def _copies(secrets: Path) -> Iterator[Path]:
+def _content(path: Path) -> bytes | None:
+    with suppress(OSError):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
+            return path.read_bytes()
+    return None
+
+
+def _copies(secrets: Path, content: bytes) -> Iterator[Path]:
     """Yield the files beside a secrets file that hold one of its secrets: raw, in hexadecimal or base64."""
     forms = [
         form
-        for raw in _raw_secrets(secrets)
+        for raw in _raw_secrets(content)
         for form in (raw, raw.hex().encode(), b64encode(raw), b64encode(raw).rstrip(b"="))
     ]
-    for path in _files(secrets.parent):
-        content = b"" if path.name == SECRETS else path.read_bytes()
-        if any(form in content for form in forms):
+    for path, other in _contents(secrets.parent):
+        if path.name != SECRETS and any(form in other for form in forms):
             yield path
 
 
-def _raw_secrets(secrets: Path) -> list[bytes]:
+def _raw_secrets(content: bytes) -> list[bytes]:
     try:
-        content = json.loads(secrets.read_text(encoding="utf-8"))
+        texts = _strings(json.loads(content))
     except ValueError:  # broken by a test
         return []
-    return [b64decode(text) for text in _strings(content) if PATTERNS["a secret"].fullmatch(text.encode())]
+    return [b64decode(text) for text in texts if PATTERNS["a secret"].fullmatch(text.encode())]
 
 
 def _strings(value: Any) -> list[str]:

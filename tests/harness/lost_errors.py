@@ -36,7 +36,12 @@ class LostErrors(logging.Handler):
     def keep(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None = None
     ) -> None:
-        """Keep an exception; in place of `sys.excepthook`, which Qt calls for its handlers."""
+        """Keep an exception; in place of `sys.excepthook`, which Qt calls for its handlers.
+
+        What ends the run itself is printed.
+        """
+        if not self._hooks:
+            sys.__excepthook__(kind, error, trace)
         self.found.append("".join(traceback.format_exception(kind, error, trace)))
 
     def raise_found(self) -> None:
@@ -60,9 +65,10 @@ class LostErrors(logging.Handler):
     def pytest_runtest_teardown(self) -> Generator[None]:
         """As above, for what comes when fixtures end, and after a failure."""
         yield
+        hooks, self._hooks = self._hooks, ()
         self.raise_found()
-        if self._hooks != _hooks():
-            pytest.fail(f"the test left other hooks: {_hooks()} in place of {self._hooks}", pytrace=False)
+        if hooks != _hooks():
+            pytest.fail(f"the test left other hooks: {_hooks()} in place of {hooks}", pytrace=False)
 
 
 def _hooks() -> tuple[object, ...]:

@@ -1,6 +1,7 @@
 """Failed logins and refused tokens: in the log and the audit log, bounded, and nothing typed."""
 
 import asyncio
+import time
 
 import pytest
 from sqlalchemy import func, select
@@ -12,6 +13,7 @@ from licserver.database.tables.access import failed_logins
 from licserver.database.tables.licenses import audit
 from licserver.domain.records import SYSTEM, Scope
 from licserver.runtime.logging import FAILURES, FailureReport
+from licserver.runtime.worker_threads import THREADS, WorkerThreads
 from licserver.services.users import NETWORK_NAME_TRIES
 
 pytestmark = sqlite_only
@@ -60,6 +62,19 @@ async def test_refused_tokens_are_noted(world, site, caplog):
     }
     assert revoked not in caplog.text
     assert "yyyy" not in caplog.text
+
+
+async def test_a_line_that_waits_for_a_thread_is_written_when_the_server_stops(world):
+    """The report of a stopping server does not forget what no thread has taken yet."""
+    threads = WorkerThreads()
+    busy = [asyncio.create_task(threads.run(time.sleep, 0.2)) for _ in range(THREADS)]
+    report = FailureReport(world.services, threads)
+    report.add("token.refused", "shop", "192.0.2.1")
+    await asyncio.sleep(0.01)
+    await report.close()
+    await asyncio.gather(*busy)
+    await threads.close()
+    assert lines(world, "token.refused") == [("token", "shop", {"attempts": 1, "address": "192.0.2.1"})]
 
 
 async def test_a_token_of_too_small_a_scope_is_noted(world, site, caplog):

@@ -244,6 +244,7 @@ class FailureReport:
         self._services, self._threads = services, threads
         self._counts: dict[tuple[str, str | None], tuple[int, str]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
 
     def add(self, action: str, subject: str | None, address: str) -> None:
         """Count a failure, by its name in the audit log and the client's address.
@@ -257,18 +258,18 @@ class FailureReport:
 
     async def close(self, _app: object = None) -> None:
         """Log the remaining failures."""
+        self._closing.set()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        await self._write()
+            await self._task
 
     async def _write_every_minute(self) -> None:
         while self._counts:
             await self._write()
-            await asyncio.sleep(PAUSE)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), PAUSE)
 
     async def _write(self) -> None:
-        for action, subject in list(self._counts):  # `close` may cancel this: what is left is written then
+        for action, subject in list(self._counts):
             count, address = self._counts.pop((action, subject))
             of = f" of {subject}" if subject else ""
             times = f"{count} {plural(count, 'time')}"

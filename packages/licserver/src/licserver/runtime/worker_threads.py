@@ -23,7 +23,7 @@ class WorkerThreads:
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="vendor-file")
 
     async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function on a thread; it runs to its end even if the caller is cancelled."""
+        """Run a function on a thread; once begun, it runs to its end even if the caller is cancelled."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: work(*args, **kwargs))
 

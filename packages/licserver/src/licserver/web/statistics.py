@@ -207,17 +207,20 @@ class StatisticsCounter:
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
         """Flush every few seconds while an application runs, and at its end; for its `cleanup_ctx`."""
-        task = asyncio.create_task(self._flush_repeatedly())
+        ending = asyncio.Event()  # a cancelled flush would not put back what it could not write
+        task = asyncio.create_task(self._flush_until(ending))
         yield
-        task.cancel()
-        await asyncio.wait([task])
+        ending.set()
+        await task
         await self.flush(is_last=True)
         self._thread.shutdown(wait=False)
 
-    async def _flush_repeatedly(self) -> None:
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            await self.flush()
+    async def _flush_until(self, ending: asyncio.Event) -> None:
+        while not ending.is_set():
+            try:
+                await asyncio.wait_for(ending.wait(), FLUSH_SECONDS)
+            except TimeoutError:
+                await self.flush()
 
 
 STATISTICS = web.AppKey("statistics", StatisticsCounter)
