@@ -78,6 +78,13 @@ def test_what_is_bought_after_the_change() -> None:
         assert count(vendor) == {("app", at(30) + GRACE): 1, ("suite", at(30) + GRACE): 1}
 
 
+def test_what_nothing_is_mapped_for_is_bought_after_the_change() -> None:
+    """It issues nothing; what was served as an item before the line of that was known stays it."""
+    bought = sold("p1", line_id="1"), sold("mug", 3, line_id="2")
+    for vendor in play(changed("p1"), *bought):
+        assert count(vendor) == {("app", at(30) + GRACE): 1}
+
+
 def test_a_license_that_was_issued_without_its_subscription() -> None:
     """It gets the one that its order names, also beside what the subscription lists."""
     vendor = open_own()

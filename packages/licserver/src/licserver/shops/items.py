@@ -60,6 +60,17 @@ class Matching:
         self.earlier = list(filter(self.is_free, self.earlier))
         self.later = list(filter(self.is_free, self.later))
 
+    def keep_served(self, find_product: Callable[[Line], str | None]) -> None:
+        """Let later units that nothing is mapped for stay the items as which they were served.
+
+        The order of deliveries is no matter: beside the line that was the item, none would have been issued.
+        """
+        for unit in list(self.later):
+            is_served = find_last_item(unit.issued) not in {None, unit.sold}
+            if is_served and find_product(Line(None, unit.ids, unit.sold, unit.quantity)) is None:
+                self.later.remove(unit)
+                self.earlier.append(unit)
+
     def is_free(self, unit: Unit) -> bool:
         """Return whether a unit is of no other subscription."""
         return unit.subscription is None or unit.subscription is self.subscription
@@ -112,6 +123,8 @@ def match_items(matchings: Sequence[Matching], find_product: Callable[[Line], st
         product = find_product(Line(None, unit.ids, unit.sold, unit.quantity))
         return bool(product) and product == find_product(item)
 
+    for matching in matchings:
+        matching.keep_served(find_product)
     first_rules = (_has_id, _if_kept(_is_current), _if_kept(_is_sold), has_product)
     rules = (*first_rules, _is_current, _is_sold, _shares_id)
     earlier = [_Candidates(matching, matching.earlier) for matching in matchings]
