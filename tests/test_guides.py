@@ -49,7 +49,7 @@ def _blocks(page: str) -> list[str]:
     return BLOCK.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("page", [page for page in PAGES if _blocks(page) and page != "app/testing"])
 def test_the_code_of_a_guide_runs(
     page: str, license_service: LicenseService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,7 +156,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("page", EXAMPLES)
 def test_without_a_license_an_example_shows_why_and_returns_nothing(
     page: str, license_service: LicenseService, capsys: pytest.CaptureFixture[str]

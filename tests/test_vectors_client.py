@@ -99,6 +99,7 @@ def _call(client: LicenseClient, case: Case) -> Any:
         return problem
 
 
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize("case", parameters(CASES))
 def test_the_client_sends_and_reads_exactly_this(
     case: Case, tmp_path: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch

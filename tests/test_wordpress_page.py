@@ -343,6 +343,7 @@ def test_verify_from_a_plugin(gallery: Site, key: str, world: World, server: Ser
     assert not is_licensed("true")
 
 
+@pytest.mark.slow
 def test_what_is_known_ends_with_the_license(gallery: Site, world: World, server: Server) -> None:
     """After its last day a success counts no longer, however long the outage is (D-41)."""
     key = world.new_key("photo-gallery", expires_on="2099-12-31")

@@ -75,6 +75,7 @@ def test_a_row_without_a_value_is_no_license(shop: Cli, tmp_path: Path, blank: s
         assert "1 license can be imported" in output
 
 
+@pytest.mark.sampled(4, "options")
 @pytest.mark.parametrize(
     "expires", ["2027-01-31/2028-01-31", "2027-01-31/10", "2027-01-31510", "2027-01-31\x0010"]
 )

@@ -64,6 +64,7 @@ def test_electron_userland_electron_builder_4212(shop: World, open_client: Open,
     assert update.version == "2.0"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", [*permutations(["nsis", "msi", "inno"])], ids="-".join)
 def test_electron_userland_electron_builder_2588(
     shop: World, open_client: Open, publish: Publish, tmp_path: Path, order: tuple[str, ...]

@@ -133,6 +133,7 @@ def test_spulec_freezegun_384(freeze: Callable[[], None], tmp_path: Path) -> Non
     assert done.wait(20)
 
 
+@pytest.mark.slow
 def test_spulec_freezegun_129(freeze: Callable[[], None], tmp_path: Path) -> None:
     """The date that a test has set is the one that the client goes by."""
     with LicenseService() as shop:
@@ -159,6 +160,7 @@ def test_a_byte_order_mark_before_json() -> None:
 # --- a program without a name ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_embedded_interpreter_has_no_argv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -889,6 +889,7 @@ OWN = {
 """Variables that a kind has of itself; whatever is left by others is replaced by them."""
 
 
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("real", REAL, ids=lambda real: real.__name__)
 @pytest.mark.parametrize("parent", LEAKED)
 def test_the_signs_of_others_beside_each_kind(frozen, tmp_path, monkeypatch, real, parent):

@@ -113,7 +113,7 @@ def test_every_method_is_called():
     assert methods - {"licensed"} | features == {name.split()[0] for name in NAMES}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_each_call_ends_as_documented(monkeypatch, tmp_path, module, is_async):

@@ -322,7 +322,7 @@ def test_a_good_version_that_is_gone(root, installation, release, computer):
 # --- launchers of other ages ---------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @both_launchers
 def test_an_old_launcher_with_new_files(root, installation, release, computer):
     """It starts what is current, as ever, whatever the new files say; and a new one takes over from it."""

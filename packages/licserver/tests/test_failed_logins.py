@@ -128,6 +128,7 @@ async def _run_here(work, action, subject, count, address):
     return work(action, subject, count, address)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("minutes", [5, 720])
 async def test_an_idle_session_ends(make_world, open_site, open_browser, minutes):
     """After so many minutes without a request; each request, at most one a minute, begins them anew."""

@@ -147,7 +147,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SETTINGS)
 async def test_settings_with_it(tmp_path, name):
     """A message, when a setting is read or when a server opens with it."""

@@ -397,6 +397,7 @@ def test_the_check_names_the_kind_of_a_file(world, publish_all):
     assert "licserver release renew app 1.0 --platform windows-x86_64" in advice
 
 
+@pytest.mark.slow
 @both_engines
 def test_a_step_back_loses_no_file(world, publish_all):
     """Of the files for a platform the first stays; the others get a platform that no app names."""

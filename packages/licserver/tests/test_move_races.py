@@ -101,7 +101,7 @@ class Race:
 
 
 @both_engines
-@pytest.mark.sampled(4, "engine_name", "are_idle")
+@pytest.mark.sampled(2, "engine_name", "are_idle")
 @pytest.mark.parametrize("are_idle", [False, True], ids=["in use", "idle"])
 @pytest.mark.parametrize("seed", range(RACES))
 def test_moves_and_new_computers_that_race_share_the_slots_exactly(world, seed, are_idle):

@@ -442,6 +442,7 @@ def test_a_damaged_list_is_named(bare_cli, tmp_path):
     (tmp_path / "old.tar").unlink()
 
 
+@pytest.mark.slow
 def test_the_document_can_be_a_file(bare_cli, tmp_path):
     """Nobody else may read it; it is never overwritten."""
     bare_cli("product", "add", "app", "--name", "App")

@@ -500,6 +500,7 @@ def test_an_address_that_cannot_be_used_is_asked_about_until_it_is_mended(world)
     assert [problem.kind for problem in problems(world)] == ["address not usable"]
 
 
+@pytest.mark.slow
 async def test_the_console_leads_to_the_license_whose_address_is_to_be_mended(world, alice):
     """The sentence asked for it, and the page had only "Leave it as it is"."""
     add(world, "standard")

@@ -99,6 +99,7 @@ async def test_a_server_without_keys_answers_unsigned(site, make_signing_world, 
         assert "Signature" not in answered.headers
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "changes",
     [
