@@ -1,13 +1,16 @@
 """The worker behind an app, with the fakes that apps use: a clock that moves, a service that goes away."""
 
 import asyncio
+import gc
 import importlib
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from contextlib import asynccontextmanager, suppress
 from datetime import date, timedelta
+from functools import partial
 
 import pytest
 from stage.flavours import both
@@ -19,6 +22,7 @@ from harness.standstill import Standstill
 from licclient import LicenseClient, LicenseState
 from licclient.deliver import to_loop, to_qt, to_tk
 from licclient.errors import ServiceUnavailableError
+from licclient.testing import LicenseService
 
 APP = {"product": "Notes", "slug": "notes", "version": "1.0"}
 
@@ -284,19 +288,47 @@ async def test_in_an_event_loop(license_service, eventually):
     to_loop(_ClosedJustNow())(lambda: 1 / 0)
 
 
-def _tk_loop():
+def _tcl_root():
     try:
         import tkinter  # noqa: ICN001, PLC0415 - not every Python has it
     except ImportError as missing:
         without(f"this Python has no Tk: {missing}")
-    root = tkinter.Tcl()  # the same loop, without a screen
-    return to_tk(root), root.update
+    return tkinter.Tcl()  # the same loop, without a screen
+
+
+def _destroy(root):
+    """End the calls into it, as `Tk.destroy` does, which needs a screen."""
+    for name in root.tk.splitlist(root.tk.call("info", "commands", "*look")):
+        root.deletecommand(name)
+
+
+def _tk_loop():
+    root = _tcl_root()
+    return to_tk(root), root.update, partial(_destroy, root)
+
+
+def test_windows_that_a_test_leaves_are_freed_on_its_thread():
+    """Not on one of a later client, which Tk does not survive; nothing is searched where there were none."""
+    root = _tcl_root()
+    collected = []
+    gc.callbacks.append(lambda phase, info: collected.append((phase, info["generation"])))
+    try:
+        LicenseService().close()
+        assert ("start", 2) not in collected
+        to_tk(root)
+        _destroy(root)
+        root.itself, left = root, weakref.ref(root)
+        del root
+        LicenseService().close()
+        assert left() is None
+    finally:
+        gc.callbacks.pop()
 
 
 def _qt_loop():
     try:
         app = qt_app()
-        return to_qt(), app.processEvents
+        return to_qt(), app.processEvents, lambda: None
     except ImportError as missing:
         without(f"PySide6 cannot be used: {missing}")
 
@@ -323,11 +355,12 @@ def test_in_the_loop_of_a_toolkit(license_service, make_loop):
         threads.append(threading.get_ident())
 
     client = license_service.client(**APP)
-    deliver, turn = make_loop()
+    deliver, turn, end = make_loop()
     with client.start(on_status=note, on_update=note, deliver=deliver):
         until = time.monotonic() + 10
         while len(threads) < 2 and time.monotonic() < until:
             turn()
             time.sleep(0.01)
+    end()
     assert len(threads) >= 2
     assert set(threads) == {threading.get_ident()}

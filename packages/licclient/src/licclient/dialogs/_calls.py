@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     import tkinter as tk
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _TK_MILLISECONDS: Final = 50
 
+TK_ROOTS: Final[WeakSet["tk.Misc"]] = WeakSet()
+"""Main windows of Tk that calls were made for, as long as they are not freed."""
+
 
 def post_to_tk(window: "tk.Misc") -> "Deliver":
     """Run calls of any thread in Tk's main loop, until the window is gone.
@@ -24,6 +28,7 @@ def post_to_tk(window: "tk.Misc") -> "Deliver":
     Tk may be touched by its own thread alone, so the calls wait in a queue that it looks into.
     """
     waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+    TK_ROOTS.add(window.nametowidget("."))
 
     def look() -> None:
         look_later()

@@ -1,7 +1,6 @@
 """`LicenseService`: the vendor's side of a test, and what goes wrong."""
 
 import gc
-import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from licclient._seats.protocol import SEAT_PATH
 from licclient._trials.protocol import TRIAL_PATH
 from licclient._updates.rollbacks import ROLLED_BACK_PATH
 from licclient._uses.protocol import CONSUME_PATH
+from licclient.dialogs._calls import TK_ROOTS
 from licclient.errors import LicclientError
 from licclient.testing._arguments import checked
 from licclient.testing._clients import LicenseClock, MemoryStorage, Misbehaviour, SeenRequest
@@ -140,7 +140,7 @@ class LicenseService:
             vars(attached).clear()
             vars(attached).update(before)
         self._clients, self._attached = [], []
-        if "tkinter" in sys.modules:
+        if TK_ROOTS:
             # What is left of a test's windows must be freed on their thread, not on one of a later client.
             gc.collect()
 
