@@ -299,7 +299,8 @@ def frozen(session: nox.Session) -> None:
     """Freeze an app and both examples; see them activate over TLS, remember, and the app replace itself."""
     sync(session, "--group", "frozen")
     # One worker a file, or each would freeze the same programs.
-    session.run("pytest", *EVERYTHING, "--dist", "loadfile", "tests/frozen", *session.posargs)
+    once_more = ("--dist", "loadfile", "--failed-alone")
+    session.run("pytest", *EVERYTHING, *once_more, "tests/frozen", *session.posargs)
 
 
 @nox.session(venv_backend="none")
