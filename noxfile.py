@@ -72,12 +72,9 @@ def run(session: nox.Session, *command: str, group: str = "test", env: dict[str,
 def full(session: nox.Session) -> None:
     """Every test, marked ones as well; `-- PATH` for some. A test that fails is run once more, alone.
 
-    `-- rest` leaves out what the README's command has run a moment ago, as CI does: tests that wait for
-    processes, browsers and databases, for which two workers more than cores are not too many.
+    `-- rest` leaves out what the README's command has run a moment ago, as CI does.
     """
-    workers = str((os.cpu_count() or 1) + 2)
-    rest = ("-n", workers, "-m", marked())
-    selected = rest if session.posargs == ["rest"] else (*EVERYTHING, *session.posargs)
+    selected = ("-m", marked()) if session.posargs == ["rest"] else (*EVERYTHING, *session.posargs)
     run(session, "pytest", "--failed-alone", *selected, group="fakes")
 
 
