@@ -260,7 +260,8 @@ class FailureReport:
         """Log the remaining failures."""
         self._closing.set()
         if self._task is not None:
-            await self._task
+            await asyncio.wait([self._task])
+        await self._write()
 
     async def _write_every_minute(self) -> None:
         while self._counts:
