@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parent
+SETTINGS = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+FILTERS = "\n".join(SETTINGS["tool"]["pytest"]["ini_options"]["filterwarnings"])
 HEAD = "import asyncio, concurrent.futures, logging, sys, threading\n"
 TESTS_OF = {
     "callback": (
@@ -43,7 +46,7 @@ EXPECTED = (
 def run(folder: Path, content: str) -> subprocess.CompletedProcess[str]:
     """Run one test, with the setting of `pyproject.toml` for warnings."""
     (folder / "test_it.py").write_text(HEAD + content, encoding="utf-8")
-    options = ("-p", "harness.lost_errors", "-p", "no:cacheprovider", "-o", "filterwarnings=error")
+    options = ("-p", "harness.lost_errors", "-p", "no:cacheprovider", "-o", f"filterwarnings={FILTERS}")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *options, "test_it.py"],
         cwd=folder,
@@ -74,3 +77,12 @@ def test_what_ends_the_run_itself_is_printed(tmp_path: Path) -> None:
     done = run(tmp_path, "def test_it():\n    pass\n")
     assert done.returncode == 1
     assert "OSError: a dead mount" in done.stderr, done.stdout + done.stderr
+
+
+def test_an_old_folder_that_cannot_be_removed_is_no_failure(tmp_path: Path) -> None:
+    """A program that a test has started, and that ends later, has a file or a mount in it."""
+    warning = "pytest.PytestWarning('(rm_rf) error removing /tmp/x')"
+    hook = f"import pytest, warnings\ndef pytest_sessionfinish():\n    warnings.warn({warning})\n"
+    (tmp_path / "conftest.py").write_text(hook)
+    done = run(tmp_path, "def test_it():\n    pass\n")
+    assert done.returncode == 0, done.stdout + done.stderr
