@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -122,6 +124,10 @@ def can_mount() -> bool:
 
 
 def unmount(folder: Path) -> None:
-    """End the mounts of the runtime below a folder."""
+    """End what has a folder for its temporary files, such as an app that was opened again, and its mounts."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended by itself
+            if f"TMPDIR={folder}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
     for path in folder.glob(".mount_*"):
         subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)
