@@ -286,10 +286,12 @@ def batch(normal: float, most: int) -> int:
 def cost_ratio(meter: Meter, data: bytes, written: bytes) -> float:
     """Normal requests that a request costs: measured in turn with them, until it is within the budget.
 
-    The cheapest batch of each counts, since other programs on the machine only add.
+    The cheapest batch of each counts, since other programs on the machine only add: to both, so that none of
+    a quieter moment is compared.
     """
-    cost, normal = float("inf"), normal_cost(meter, written)
-    count = batch(normal, 16)  # /proc counts a request's time with the next one's now and then
+    cost = normal = float("inf")
+    # Several: /proc counts a request's time with the next one's now and then.
+    count = batch(normal_cost(meter, written), 16)
     for _ in range(PAIRS):
         normal = min(normal, meter.measure(written, count, 1))
         cost = min(cost, meter.measure(data, count, 1))
