@@ -70,7 +70,7 @@ async def test_a_line_that_waits_for_a_thread_is_written_when_the_server_stops(w
     busy = [asyncio.create_task(threads.run(time.sleep, 0.2)) for _ in range(THREADS)]
     report = FailureReport(world.services, threads)
     report.add("token.refused", "shop", "192.0.2.1")
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)  # it begins to wait
     await report.close()
     await asyncio.gather(*busy)
     await threads.close()

@@ -1,6 +1,7 @@
 """What is counted beside the hot paths: totals by day, and when a machine was last seen."""
 
 import asyncio
+import threading
 
 import pytest
 from sqlalchemy import select
@@ -322,6 +323,28 @@ async def test_what_was_counted_is_written_at_the_end(world, open_site, monkeypa
     await site.verify(world.key())
     await site.stop()
     assert counted(world)["15", "verify", "app", "valid"] == 2
+
+
+async def test_what_is_refused_while_the_server_stops_is_written_at_the_end(world, open_site, monkeypatch):
+    """The batch that was on its way is put back, and goes with the last one."""
+    loop, begun, has_stopped = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    add, refusals = tally_room.add_counts, iter([StoreUnavailableError("away")])
+
+    def refuse_once(database, day, counts):
+        loop.call_soon_threadsafe(begun.set)
+        has_stopped.wait(10)
+        if (refusal := next(refusals, None)) is not None:
+            raise refusal
+        add(database, day, counts)
+
+    monkeypatch.setattr(tally_room, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(tally_room, "add_counts", refuse_once)
+    site = await open_site(world)
+    await site.verify(world.key())
+    await asyncio.wait_for(begun.wait(), 10)
+    loop.call_later(0.3, has_stopped.set)  # the server has begun to stop
+    await site.stop()
+    assert counted(world)["15", "verify", "app", "valid"] == 1
 
 
 def test_many_processes_add_up(world):
