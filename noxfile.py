@@ -236,7 +236,7 @@ def upgrade(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def hostile(session: nox.Session) -> None:
-    """Honest clients beside clients that attack, ten minutes long; the test run does 20 s of it."""
+    """Honest clients beside clients that attack, ten minutes long; the test run does 10 s of it."""
     seconds = {"LICENSING_HOSTILE_SECONDS": "600"}
     run(session, "pytest", *EVERYTHING, "--timeout=0", "tests/test_hostile.py", *session.posargs, env=seconds)
 
@@ -307,7 +307,8 @@ def frozen(session: nox.Session) -> None:
 def windows(session: nox.Session) -> None:
     """The client on Windows, by wine on Linux: its tests and dialogs, a frozen app that updates itself.
 
-    `-- suite` for one part, `-- --python 3.13` for another Python whose standard library this machine has.
+    `-- suite` for one part, `-- slow` for the tests that take long, which run only if they are named;
+    `-- --python 3.13` for another Python whose standard library this machine has.
     Needs `apt-get install wine wine64 gcc-mingw-w64-x86-64-win32 xvfb openbox libtk8.6`; set-ups of Inno need
     wine32 and a compiler as well, and the table at the end says how to get them.
     """

@@ -10,8 +10,8 @@ WRITTEN = ("verify 200", "deactivate 200", "seat 200", "consume 200", "code 303"
 
 
 def test_what_one_address_sends_is_stored_within_bounds() -> None:
-    """In a quarter of a minute less than half a megabyte, of which a loop once wrote four in that time."""
-    found = growth.run(16.0, ACTIVATION_LIMIT="20", USE_LIMIT="50")
+    """In eight seconds less than half a megabyte, of which a loop once wrote two in that time."""
+    found = growth.run(8.0, ACTIVATION_LIMIT="20", USE_LIMIT="50")
     assert not [kind for kind in WRITTEN if not found.answers[kind]], found
     assert found.answers["verify 429"] > 0, found
     assert found.used_up - found.start < 500_000, found

@@ -31,7 +31,7 @@ from licserver.security.secrets_file import add_signing_key
 from licserver.services.installation import Services, open_services
 from licserver.settings import StandaloneSettings
 
-SECONDS = float(os.environ.get("LICENSING_HOSTILE_SECONDS", "20"))
+SECONDS = float(os.environ.get("LICENSING_HOSTILE_SECONDS", "10"))
 TIMED = "LICENSING_HOSTILE_SECONDS" in os.environ
 """In a test run it would time the tests beside it."""
 IS_FIRST = "LICENSING_HOSTILE_FIRST" in os.environ

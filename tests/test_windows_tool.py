@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 from tools.windows import build
-from tools.windows.__main__ import SHARE, Counts, add, is_share_reached, merge, print_table, read_report
+from tools.windows.__main__ import (
+    PARTS,
+    SHARE,
+    Counts,
+    add,
+    choose,
+    is_share_reached,
+    merge,
+    print_table,
+    read_report,
+)
 from tools.windows.build import MissingError, find_standard_library
 from tools.windows.wine import INNO, INNO_COMPILER, NEEDED, Windows
 
@@ -51,6 +61,21 @@ def test_too_few_tests_that_run_are_a_failure(passed: int, skipped: int) -> None
     counts = Counts("suite")
     counts.outcomes.update({"passed": passed, "skipped": skipped})
     assert is_share_reached(counts) == (passed >= SHARE * 100)
+
+
+@pytest.mark.parametrize(
+    ("named", "lanes"),
+    [
+        ([], [["suite", "conformance"], ["dialogs", "apps"]]),
+        (["apps"], [["apps"]]),
+        (["dialogs", "suite"], [["suite"], ["dialogs"]]),
+        ([*PARTS], [["suite", "conformance", "slow"], ["dialogs", "apps"]]),
+    ],
+    ids=lambda value: "" if value and isinstance(value[0], list) else "-".join(value) or "none",
+)
+def test_parts_run_in_two_lanes(named: list[str], lanes: list[list[str]]) -> None:
+    """None of them twice, and those that take long only if they are named."""
+    assert choose(named) == lanes
 
 
 def test_every_list_has_all_packages() -> None:

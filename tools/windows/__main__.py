@@ -9,8 +9,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -26,6 +29,9 @@ PIECES: Final = 4
 """In so many runs the suite is run."""
 
 OUTCOMES: Final = ("passed", "skipped", "failure", "error")
+
+Write = Callable[[str], object]
+"""Prints a line of what a part says."""
 
 NOT_SHOWN: Final = {
     "rights of users: UAC, access control lists, files of others": "wine gives every program all rights",
@@ -63,7 +69,7 @@ def read_report(path: Path, part: str) -> Counts:
     return counts
 
 
-def run_tests(windows: Windows, part: str, *arguments: str, workers: int = 3) -> Counts:
+def run_tests(windows: Windows, write: Write, part: str, *arguments: str, workers: int = 3) -> Counts:
     """Run pytest under wine, and what fails once more, by itself: wine is not what is tested.
 
     Each run has a temporary folder of its own, which is removed from outside.
@@ -77,14 +83,14 @@ def run_tests(windows: Windows, part: str, *arguments: str, workers: int = 3) ->
         options += ("-o", f"cache_dir={windows.path(temporary / 'cache')}")
         options += ("--basetemp", windows.path(temporary / f"run-{number}"))
         xml = f"--junitxml={windows.path(report)}"
-        status = windows.stream(print_line, "-m", "pytest", "-q", *options, xml, *arguments, cwd=ROOT)
+        status = windows.stream(write, "-m", "pytest", "-q", *options, xml, *arguments, cwd=ROOT)
         counts = read_report(report, part) if report.exists() else Counts(part)
         counts.is_failed = status != 0
         return counts
 
     counts = run(1, "-n", str(workers))
     if not counts.outcomes:
-        print("wine itself ended: everything once more")
+        write("wine itself ended: everything once more")
         counts = run(2, "-n", str(workers))
     elif counts.outcomes["failure"] + counts.outcomes["error"]:
         counts = merge(counts, run(2, "-n", "0", "--last-failed", "--last-failed-no-failures", "none"))
@@ -110,21 +116,16 @@ def merge(first: Counts, second: Counts) -> Counts:
     return Counts(first.part, outcomes=outcomes, reasons=reasons, is_failed=second.is_failed)
 
 
-def print_line(line: str) -> None:
-    """Print a line at once."""
-    print(line.rstrip("\r\n"), flush=True)
-
-
-def run_suite(windows: Windows) -> Counts:
+def run_suite(windows: Windows, write: Write) -> Counts:
     """Run what the README's test command selects of the client's tests.
 
     In pieces: what wine itself breaks off is repeated, and that must not be all of it.
     """
     files = sorted(map(str, Path("packages/licclient/tests").glob("test_*.py")))
-    pieces = [run_tests(windows, "suite", *files[first::PIECES]) for first in range(PIECES)]
+    pieces = [run_tests(windows, write, "suite", *files[first::PIECES]) for first in range(PIECES)]
     counts = add(pieces)
     passed, total = counts.outcomes["passed"], count_tests(counts)
-    print(f"{passed} of {total} of the client's default tests ran and passed; {SHARE:.0%} must")
+    write(f"{passed} of {total} of the client's default tests ran and passed; {SHARE:.0%} must")
     counts.is_failed |= not is_share_reached(counts)
     return counts
 
@@ -139,40 +140,49 @@ def count_tests(counts: Counts) -> int:
     return sum(counts.outcomes[name] for name in OUTCOMES)
 
 
-def run_dialogs(windows: Windows) -> Counts:
-    """Run the tests that open windows."""
-    return run_tests(windows, "dialogs", "-m", "window", "packages/licclient/tests", workers=0)
-
-
-def run_slow(windows: Windows) -> Counts:
-    """Run the client's tests that take longer: full products, many processes."""
-    return run_tests(windows, "slow", "-m", "slow or crash", "packages/licclient/tests")
-
-
-def run_conformance(windows: Windows) -> Counts:
+def run_conformance(windows: Windows, write: Write) -> Counts:
     """Run the tests of licconform's client side."""
-    return run_tests(windows, "conformance", "packages/licconform/tests")
+    return run_tests(windows, write, "conformance", "packages/licconform/tests")
 
 
-def run_apps(windows: Windows) -> Counts:
+def run_dialogs(windows: Windows, write: Write) -> Counts:
+    """Run the tests that open windows."""
+    return run_tests(windows, write, "dialogs", "-m", "window", "packages/licclient/tests", workers=0)
+
+
+def run_apps(windows: Windows, write: Write) -> Counts:
     """Freeze an app with PyInstaller, and use it, the command line and the vault with the real service."""
     began, report = time.monotonic(), windows.folder / "apps.xml"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-n", "0", "--timeout=0", "tests/wine"]
     environ = os.environ | {"LICENSING_WINDOWS": str(windows.folder), "DISPLAY": windows.display}
-    done = subprocess.run([*command, f"--junitxml={report}"], cwd=ROOT, env=environ, check=False)  # noqa: S603
+    command.append(f"--junitxml={report}")
+    with subprocess.Popen(  # noqa: S603 - ours
+        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for line in process.stdout or ():
+            write(line)
     counts = read_report(report, "apps") if report.exists() else Counts("apps")
-    counts.seconds, counts.is_failed = time.monotonic() - began, done.returncode != 0
+    counts.seconds, counts.is_failed = time.monotonic() - began, process.returncode != 0
     return counts
 
 
-PARTS: Final[dict[str, Callable[[Windows], Counts]]] = {
+def run_slow(windows: Windows, write: Write) -> Counts:
+    """Run the client's tests that take longer: full products, many processes."""
+    return run_tests(windows, write, "slow", "-m", "slow or crash", "packages/licclient/tests")
+
+
+PARTS: Final[dict[str, Callable[[Windows, Write], Counts]]] = {
     "suite": run_suite,
-    "dialogs": run_dialogs,
-    "slow": run_slow,
     "conformance": run_conformance,
+    "dialogs": run_dialogs,
     "apps": run_apps,
+    "slow": run_slow,
 }
+LANES: Final = (("suite", "conformance", "slow"), ("dialogs", "apps"))
+"""Both run at the same time, each in a Windows of its own: the parts of the second mostly wait."""
+ON_REQUEST: Final = {"slow"}
+"""Parts that run only if they are named."""
 
 
 @contextmanager
@@ -217,12 +227,41 @@ def describe_missing(version: str) -> str:
     return "; ".join(lacks)
 
 
+def run_lane(folder: Path, version: str, parts: Sequence[str], *, is_named: bool) -> tuple[list[Counts], str]:
+    """Build a Windows and run parts in it, one after the other; return their counts, and what Inno lacks.
+
+    Args:
+        is_named: Whether each line begins with the part that has printed it.
+    """
+    began = time.monotonic()
+    with installed(folder, version) as windows:
+        print(f"built in {time.monotonic() - began:.0f} seconds: {windows.run('-VV').stdout.strip()}")
+        writes = (partial(print_line, f"{part:11} | " if is_named else "") for part in parts)
+        results = [PARTS[part](windows, write) for part, write in zip(parts, writes, strict=True)]
+        return results, windows.lacks_for_inno
+
+
+def print_line(beginning: str, line: str) -> None:
+    """Print a line at once."""
+    print(beginning + line.rstrip("\r\n"), flush=True)
+
+
+def choose(parts: Sequence[str]) -> list[list[str]]:
+    """Return the parts of each lane that has some; all that are not on request if none is named."""
+    chosen = parts or PARTS.keys() - ON_REQUEST
+    lanes = ([part for part in lane if part in chosen] for lane in LANES)
+    return [lane for lane in lanes if lane]
+
+
 def main() -> int:
     """Build it, run the chosen parts, and print what came of them; 0 if all tests passed."""
     parser = argparse.ArgumentParser(prog="python -m tools.windows", description=__doc__)
     folder = ROOT / ".nox" / ".windows"
     parser.add_argument("--folder", type=Path, default=folder, help="where to build it")
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default")
+    left_out = ", ".join(sorted(ON_REQUEST))
+    parser.add_argument(
+        "parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all but {left_out} by default"
+    )
     parser.add_argument("--missing", action="store_true", help="print what this machine lacks, and end")
     parser.add_argument("--python", default="3.11", help="its version; default: %(default)s")
     options = parser.parse_args()
@@ -231,17 +270,18 @@ def main() -> int:
     if options.missing:
         print(describe_missing(options.python))
         return 0
-    chosen = options.parts or list(PARTS)
-    began = time.monotonic()
+    lanes, folder = choose(options.parts), options.folder.absolute()
+    folders = [folder / options.python, folder / f"{options.python}-beside"]
     try:
-        with installed(options.folder.absolute() / options.python, options.python) as windows:
-            print(f"built in {time.monotonic() - began:.0f} seconds: {windows.run('-VV').stdout.strip()}")
-            results = [PARTS[part](windows) for part in PARTS if part in chosen]
-            lacks = windows.lacks_for_inno
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            run = partial(run_lane, is_named=len(lanes) > 1)
+            done = list(pool.map(run, folders, repeat(options.python), lanes))
     except subprocess.CalledProcessError as problem:
         print(f"{problem}\n{problem.stdout or ''}", file=sys.stderr)
         return 1
-    print_table(options.python, results, [part for part in PARTS if part not in chosen], lacks)
+    results = [counts for lane, _ in done for counts in lane]
+    not_run = [part for part in PARTS if not any(part in lane for lane in lanes)]
+    print_table(options.python, results, not_run, done[0][1])
     return int(any(counts.is_failed for counts in results))
 
 

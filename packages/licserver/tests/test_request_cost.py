@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -264,23 +265,33 @@ def meter(tmp_path_factory):
             yield meter
 
 
-NORMAL: dict[bytes, float] = {}
+class Normal(NamedTuple):
+    """A normal request: its processor time in nanoseconds, and the seconds until its response."""
+
+    cost: float
+    seconds: float
+
+
+NORMAL: dict[bytes, Normal] = {}
 PAIRS = 9
-LONGEST = 50e6
-"""Nanoseconds of a batch: a code by mail takes a tenth of a second, and /proc sees it in one request."""
+LONGEST = 0.05
+"""Seconds of a batch: what waits on purpose, as the response to a request for a code, is measured alone."""
 
 
-def normal_cost(meter: Meter, written: bytes) -> float:
-    """Nanoseconds of a normal request, measured once."""
+def normal_request(meter: Meter, written: bytes) -> Normal:
+    """Measure a normal request once."""
     if written not in NORMAL:
-        NORMAL[written] = meter.measure(written, 3, 2)  # the very first loads modules
-        NORMAL[written] = meter.measure(written, batch(NORMAL[written], 10), 6)
+        meter.measure(written, 1, 1)  # the very first loads modules
+        began = time.perf_counter()
+        meter.measure(written, 2, 1)
+        seconds = (time.perf_counter() - began) / 2
+        NORMAL[written] = Normal(meter.measure(written, batch(seconds, 10), 6), seconds)
     return NORMAL[written]
 
 
-def batch(normal: float, most: int) -> int:
-    """How many requests are measured together."""
-    return max(1, min(most, int(LONGEST / normal)))
+def batch(seconds: float, most: int) -> int:
+    """How many requests that take so long are measured together."""
+    return max(1, min(most, int(LONGEST / seconds)))
 
 
 def cost_ratio(meter: Meter, data: bytes, written: bytes) -> float:
@@ -291,7 +302,7 @@ def cost_ratio(meter: Meter, data: bytes, written: bytes) -> float:
     """
     cost = normal = float("inf")
     # Several: /proc counts a request's time with the next one's now and then.
-    count = batch(normal_cost(meter, written), 16)
+    count = batch(normal_request(meter, written).seconds, 16)
     for _ in range(PAIRS):
         normal = min(normal, meter.measure(written, count, 1))
         cost = min(cost, meter.measure(data, count, 1))
@@ -305,10 +316,10 @@ def costly_shapes(
 ) -> dict[str, float]:
     """The shapes that cost an input more than the budget, and how many normal requests each does."""
     written, found = request.write(), {}
-    normal = normal_cost(meter, written)
+    normal = normal_request(meter, written)
     for name, shape in shapes.items():
         data = field.write(shape)
-        if data is None or meter.measure(data, batch(normal, 3), 1) <= BUDGET * normal:
+        if data is None or meter.measure(data, batch(normal.seconds, 3), 1) <= BUDGET * normal.cost:
             continue
         if (ratio := cost_ratio(meter, data, written)) > BUDGET:
             found[name] = round(ratio, 1)
