@@ -66,10 +66,10 @@ def test_too_few_tests_that_run_are_a_failure(passed: int, skipped: int) -> None
 @pytest.mark.parametrize(
     ("named", "lanes"),
     [
-        ([], [["suite", "conformance"], ["dialogs", "apps"]]),
+        ([], [["suite", "conformance", "dialogs"], ["apps"]]),
         (["apps"], [["apps"]]),
-        (["dialogs", "suite"], [["suite"], ["dialogs"]]),
-        ([*PARTS], [["suite", "conformance", "slow"], ["dialogs", "apps"]]),
+        (["apps", "dialogs", "suite"], [["suite", "dialogs"], ["apps"]]),
+        ([*PARTS], [["suite", "conformance", "dialogs", "slow"], ["apps"]]),
     ],
     ids=lambda value: "" if value and isinstance(value[0], list) else "-".join(value) or "none",
 )
