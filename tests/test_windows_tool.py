@@ -10,6 +10,7 @@ import pytest
 from tools.windows import build
 from tools.windows.__main__ import (
     PARTS,
+    PROGRAMS,
     SHARE,
     Counts,
     add,
@@ -66,16 +67,23 @@ def test_too_few_tests_that_run_are_a_failure(passed: int, skipped: int) -> None
 @pytest.mark.parametrize(
     ("named", "lanes"),
     [
-        ([], [["suite", "conformance", "dialogs"], ["apps"]]),
+        ([], [["suite", "conformance", "dialogs"], ["apps"], ["setups"]]),
         (["apps"], [["apps"]]),
         (["apps", "dialogs", "suite"], [["suite", "dialogs"], ["apps"]]),
-        ([*PARTS], [["suite", "conformance", "dialogs", "slow"], ["apps"]]),
+        ([*PARTS], [["suite", "conformance", "dialogs", "slow"], ["apps"], ["setups"]]),
     ],
     ids=lambda value: "" if value and isinstance(value[0], list) else "-".join(value) or "none",
 )
-def test_parts_run_in_two_lanes(named: list[str], lanes: list[list[str]]) -> None:
+def test_parts_run_in_lanes(named: list[str], lanes: list[list[str]]) -> None:
     """None of them twice, and those that take long only if they are named."""
     assert choose(named) == lanes
+
+
+def test_every_file_is_in_a_part() -> None:
+    """A new one would not run."""
+    files = sorted(path.stem for path in (ROOT / "tests" / "wine").glob("test_*.py"))
+    named = [subject for subjects in PROGRAMS.values() for subject in subjects]
+    assert sorted(f"test_windows_{subject}" for subject in named) == files
 
 
 def test_every_list_has_all_packages() -> None:
