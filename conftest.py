@@ -86,10 +86,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Run files and single tests in this process: they start at once, and print. Folders run in parallel.
 
     One worker more than there are cores: a third of the time a test waits (3:07 with two on two cores, 2:17
-    with three).
+    with three). Marked tests wait longer, for windows and timers: two more.
     """
     paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
-    return 0 if all(map(Path.is_file, paths)) else (os.cpu_count() or 1) + 1
+    if all(map(Path.is_file, paths)):
+        return 0
+    return (os.cpu_count() or 1) + (1 if _is_default(config) else 2)
+
+
+def _is_default(config: pytest.Config) -> bool:
+    """Return whether marked tests are left out."""
+    return config.option.markexpr == config.getini("addopts")[-1]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -97,8 +104,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
     A file that is named is not passed over.
     """
-    is_default = config.option.markexpr == config.getini("addopts")[-1]
-    if not is_default or collection_path.suffix != ".py":
+    if not _is_default(config) or collection_path.suffix != ".py":
         return None
     return WHOLLY_MARKED.search(collection_path.read_text(encoding="utf-8")) is not None or None
 
