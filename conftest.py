@@ -91,7 +91,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
     if all(map(Path.is_file, paths)):
         return 0
-    return (os.cpu_count() or 1) + (1 if _is_default(config) else 2)
+    if number := os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return int(number)
+    return _count_cores() + (1 if _is_default(config) else 2)
+
+
+def _count_cores() -> int:
+    """Return how many cores this process may use; a container may have fewer than its machine."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _is_default(config: pytest.Config) -> bool:

@@ -122,8 +122,9 @@ def repository(copy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     set_address(copy, ADDRESS)
     git = ("git", "-C", copy, "-c", "user.name=Test", "-c", "user.email=test@example.com")
-    commit = (*git, "commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "Change")
-    for command in (("git", "init", "--quiet", copy), commit, (*git, "tag", "--no-sign", TAG)):
+    commit = (*git, "commit", "--quiet", "--no-gpg-sign", "-m", "Change")
+    add, tag = (*git, "add", "--all"), (*git, "tag", "--no-sign", TAG)
+    for command in (("git", "init", "--quiet", copy), add, commit, tag):
         subprocess.run(command, check=True)
     return copy
 
@@ -144,12 +145,18 @@ def test_a_tag_that_does_not_fit_is_refused(repository: Path) -> None:
     with pytest.raises(build_release.ReleaseError, match=f"and the version of the packages {__version__}"):
         build_release.check_tag("v99.0.0", repository)
     set_address(repository, "")
-    with pytest.raises(build_release.ReleaseError, match=r"set `repository` in pyproject\.toml"):
+    with pytest.raises(build_release.ReleaseError, match="would not be in the archives"):
         build_release.check_tag(TAG, repository)
     git = ("git", "-C", repository, "-c", "user.name=Test", "-c", "user.email=test@example.com")
+    amend = "commit --quiet --all --amend --no-gpg-sign -m Change"
+    for words in (amend, f"tag --no-sign --force {TAG}"):
+        subprocess.run([*git, *words.split()], check=True, capture_output=True)
+    with pytest.raises(build_release.ReleaseError, match=r"set `repository` in pyproject\.toml"):
+        build_release.check_tag(TAG, repository)
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "More"], check=True)
     with pytest.raises(build_release.ReleaseError, match=f"{TAG} is not the commit that is checked out"):
         build_release.check_tag(TAG, repository)
-    subprocess.run([*git, "tag", "-d", TAG], check=True)
+    for words in (f"tag -d {TAG}", f"branch {TAG}"):
+        subprocess.run([*git, *words.split()], check=True)
     with pytest.raises(build_release.ReleaseError, match="git rev-parse"):
         build_release.check_tag(TAG, repository)

@@ -4,9 +4,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tools.windows import __main__ as lanes
 from tools.windows import build
 from tools.windows.__main__ import (
     PARTS,
@@ -19,6 +22,7 @@ from tools.windows.__main__ import (
     merge,
     print_table,
     read_report,
+    run_tests,
 )
 from tools.windows.build import MissingError, find_standard_library
 from tools.windows.wine import INNO, INNO_COMPILER, NEEDED, Windows
@@ -168,3 +172,69 @@ def test_what_runs_in_a_windows_is_killed(tmp_path: Path) -> None:
         for program in programs:
             program.kill()
             program.wait()
+
+
+class Played(Windows):
+    """A Windows in which runs of pytest are played: an exit status, and a report if there is one."""
+
+    def __init__(self, folder: Path, *runs: tuple[int, str]) -> None:
+        super().__init__(folder)
+        self.drive.mkdir(parents=True)
+        self.runs = [*runs]
+
+    def stream(self, write: Callable[[str], object], *arguments: str, cwd: Path, **environ: str) -> int:
+        """Write the next report where pytest was told to."""
+        status, report = self.runs.pop(0)
+        (xml,) = (word.removeprefix("--junitxml=C:") for word in arguments if word.startswith("--junitxml"))
+        if report:
+            self.drive.joinpath(*xml.strip("\\").split("\\")).write_text(report, encoding="utf-8")
+        return status
+
+
+PASSED, FAILED = '<testcase name="a"/>', '<testcase name="a"><failure message="x"/></testcase>'
+UNREAD = '<testcase name="a"><error message="collection failure"/></testcase>'
+
+
+@pytest.mark.parametrize(
+    ("runs", "is_failed", "passed"),
+    [
+        ([(0, PASSED)], False, 1),
+        ([(1, FAILED), (0, PASSED)], False, 1),
+        ([(1, FAILED), (1, FAILED)], True, 0),
+        ([(1, UNREAD), (0, PASSED)], False, 1),
+        ([(2, UNREAD), (1, FAILED), (0, PASSED)], False, 1),
+        ([(2, UNREAD), (2, UNREAD)], True, 0),
+        ([(3, PASSED), (3, PASSED)], True, 1),
+        ([(0, ""), (0, PASSED)], False, 1),
+        ([(0, ""), (0, "")], True, 0),
+        ([(5, "<empty/>"), (5, "<empty/>")], True, 0),
+    ],
+)
+def test_what_is_broken_off_runs_once_more(
+    tmp_path: Path, runs: list[tuple[int, str]], is_failed: bool, passed: int
+) -> None:
+    """Whole: an import that failed once, or wine's end, must not leave tests out and succeed."""
+    played = [(status, report and f"<testsuites>{report}</testsuites>") for status, report in runs]
+    windows = Played(tmp_path, *played)
+    counts = run_tests(windows, lambda _: None, "suite")
+    assert (counts.is_failed, counts.outcomes["passed"], windows.runs) == (is_failed, passed, [])
+
+
+def test_a_lane_that_ends_early_has_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What ran before counts, and the parts that did not run are named."""
+
+    @contextmanager
+    def installed(folder: Path, version: str) -> Iterator[Windows]:
+        windows = Windows(folder)
+        windows.run = lambda *_, **__: subprocess.CompletedProcess([], 0, "Python")  # type: ignore[method-assign]
+        yield windows
+
+    def hang(*_: object) -> Counts:
+        raise subprocess.TimeoutExpired("wine", 60)
+
+    monkeypatch.setattr(lanes, "installed", installed)
+    monkeypatch.setitem(PARTS, "suite", lambda *_: Counts("suite"))
+    monkeypatch.setitem(PARTS, "conformance", hang)
+    results = lanes.run_lane(tmp_path, "3.11", ["suite", "conformance", "dialogs"], is_named=True)
+    failed = {counts.part: counts.is_failed for counts in results}
+    assert failed == {"suite": False, "conformance": True, "dialogs": True}

@@ -50,7 +50,7 @@ def build_release(work: Path, tag: str | None) -> None:
     """Build and check everything in a folder of its own, then put it into `dist`."""
     if tag is not None:
         check_tag(tag)
-    if changed := run("git", "status", "--porcelain"):
+    elif changed := run("git", "status", "--porcelain"):
         print(f"not committed, so not in the archives:\n{changed}", file=sys.stderr)
     clone = work / "clone"
     run("git", "clone", "--quiet", "--no-hardlinks", ROOT, clone)
@@ -68,9 +68,12 @@ def check_tag(tag: str, root: Path = ROOT) -> None:
     """Compare the tag with the version of the packages, the commit and the repository."""
     if tag != f"v{__version__}":
         raise ReleaseError(f"the tag is {tag}, and the version of the packages {__version__}")
-    commits = {run("git", "rev-parse", f"{name}^{{commit}}", folder=root) for name in (tag, "HEAD")}
+    names = (f"refs/tags/{tag}", "HEAD")
+    commits = {run("git", "rev-parse", f"{name}^{{commit}}", folder=root) for name in names}
     if len(commits) > 1:
         raise ReleaseError(f"{tag} is not the commit that is checked out")
+    if changed := run("git", "status", "--porcelain", folder=root):
+        raise ReleaseError(f"these changes would not be in the archives: commit or undo them\n{changed}")
     address = read_address(root)
     if not address:
         raise ReleaseError("set `repository` in pyproject.toml, as RELEASING.md says")

@@ -34,6 +34,8 @@ ARCHIVES: Final = ROOT / "dist" / "packages"
 RELEASE: Final = ROOT / "dist" / "release"
 PACKAGES: Final = ("licclient", "licconform", "licserver")
 KINDS: Final = {"wheel": "*-py3-none-any.whl", "sdist": "*.tar.gz"}
+LOWEST: Final = "lowest"
+"""The wheel with the lowest versions of the libraries that it allows."""
 SCRIPTS: Final = "Scripts" if os.name == "nt" else "bin"
 APP: Final = """
 import sys
@@ -157,8 +159,10 @@ def install() -> Iterator[Install]:
         seed = ("--seed",) if kind == "sdist" else ()
         create = [*uv, "venv", *seed, "--python", sys.executable, str(made.folder)]
         subprocess.run(create, check=True, cwd=folder)
-        if kind == "wheel":
-            command = [*uv, "pip", "install", "--python", str(made.python), str(archive(package, kind))]
+        if kind != "sdist":
+            lowest = ["--resolution", "lowest-direct"] if kind == LOWEST else []
+            wheel = str(archive(package, "wheel"))
+            command = [*uv, "pip", "install", *lowest, "--python", str(made.python), wheel]
         else:
             pip = [str(made.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             command = [*pip, str(archive(package, kind))]
@@ -207,7 +211,7 @@ def test_the_commands_of_the_readme(kind: str, install: Install, tmp_path: Path)
     assert written >= {"Containerfile", "compose.yaml", "licserver.service", "nginx.conf", "examples"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, LOWEST])
 def test_the_demo_an_app_and_licconform(kind: str, install: Install, tmp_path: Path) -> None:
     """Three environments, of one package each: the app is licensed by the demo, and licconform tests it."""
     (tmp_path / "app.py").write_text(APP, encoding="utf-8")

@@ -58,17 +58,22 @@ class Counts:
     outcomes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     is_failed: bool = False
+    is_broken_off: bool = False
+    """Whether tests may have been left out."""
 
 
 def read_report(path: Path, part: str) -> Counts:
     """Count the outcomes of a report in JUnit's format, and the reasons of what was skipped."""
     counts = Counts(part)
+    if not path.exists():
+        return counts
     for case in ET.parse(path).iter("testcase"):  # noqa: S314 - pytest wrote it
         kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
         outcome = next((kind for kind in ("error", "failure", "skipped") if kind in kinds), "passed")
         counts.outcomes[outcome] += 1
         for skipped in case.iter("skipped"):
             counts.reasons[skipped.get("message", "")] += 1
+        counts.is_broken_off |= any(error.get("message") == "collection failure" for error in case)
     return counts
 
 
@@ -87,18 +92,23 @@ def run_tests(windows: Windows, write: Write, part: str, *arguments: str, worker
         options += ("--basetemp", windows.path(temporary / f"run-{number}"))
         xml = f"--junitxml={windows.path(report)}"
         status = windows.stream(write, "-m", "pytest", "-q", *options, xml, *arguments, cwd=ROOT)
-        counts = read_report(report, part) if report.exists() else Counts(part)
-        counts.is_failed = status != 0
-        return counts
+        return judge(read_report(report, part), status)
 
     counts = run(1, "-n", str(workers))
-    if not counts.outcomes:
-        write("wine itself ended: everything once more")
+    if counts.is_broken_off:
+        write("this was broken off: everything once more")
         counts = run(2, "-n", str(workers))
-    elif counts.outcomes["failure"] + counts.outcomes["error"]:
-        counts = merge(counts, run(2, "-n", "0", "--last-failed", "--last-failed-no-failures", "none"))
+    if counts.is_failed and not counts.is_broken_off:
+        counts = merge(counts, run(3, "-n", "0", "--last-failed", "--last-failed-no-failures", "none"))
     shutil.rmtree(temporary, ignore_errors=True)
     counts.seconds = time.monotonic() - began
+    return counts
+
+
+def judge(counts: Counts, status: int) -> Counts:
+    """Add what pytest's exit status says: 1 are failures; with any other number the run was broken off."""
+    counts.is_broken_off |= status not in (0, 1) or not counts.outcomes
+    counts.is_failed = status != 0 or counts.is_broken_off
     return counts
 
 
@@ -107,7 +117,8 @@ def add(pieces: Sequence[Counts]) -> Counts:
     outcomes = sum((piece.outcomes for piece in pieces), Counter[str]())
     reasons = sum((piece.reasons for piece in pieces), Counter[str]())
     seconds, is_failed = sum(piece.seconds for piece in pieces), any(piece.is_failed for piece in pieces)
-    return Counts(pieces[0].part, seconds, outcomes, reasons, is_failed)
+    is_broken_off = any(piece.is_broken_off for piece in pieces)
+    return Counts(pieces[0].part, seconds, outcomes, reasons, is_failed, is_broken_off)
 
 
 def merge(first: Counts, second: Counts) -> Counts:
@@ -179,11 +190,11 @@ def run_programs(windows: Windows, write: Write, part: str) -> Counts:
     ) as process:
         for line in process.stdout or ():
             write(line)
-    counts = read_report(report, part) if report.exists() else Counts(part)
-    if process.returncode == 0:
+    counts = judge(read_report(report, part), process.returncode)
+    if not counts.is_failed:
         repeated = counts.outcomes.pop("failure", 0) + counts.outcomes.pop("error", 0)
         counts.outcomes.update({"passed": repeated, "at the second try": repeated})
-    counts.seconds, counts.is_failed = time.monotonic() - began, process.returncode != 0
+    counts.seconds = time.monotonic() - began
     return counts
 
 
@@ -226,7 +237,8 @@ def print_table(
     print(f"\nWindows under wine, Python {version}")
     for counts in results:
         numbers = ", ".join(f"{counts.outcomes[name]} {name}" for name in columns if counts.outcomes[name])
-        print(f"  {counts.part:12} {numbers}; {counts.seconds / 60:.1f} minutes")
+        numbers += ", broken off" if counts.is_broken_off else ""
+        print(f"  {counts.part:12} {numbers or 'did not run'}; {counts.seconds / 60:.1f} minutes")
     reasons = sum((counts.reasons for counts in results), Counter[str]())
     for reason, number in reasons.most_common():
         print(f"  skipped: {number} × {reason}")
@@ -248,18 +260,22 @@ def describe_missing(version: str) -> str:
     return "; ".join(lacks)
 
 
-def run_lane(folder: Path, version: str, parts: Sequence[str], *, is_named: bool) -> tuple[list[Counts], str]:
-    """Build a Windows and run parts in it, one after the other; return their counts, and what Inno lacks.
+def run_lane(folder: Path, version: str, parts: Sequence[str], *, is_named: bool) -> list[Counts]:
+    """Build a Windows and run parts in it, one after the other; what an error left out has failed.
 
     Args:
         is_named: Whether each line begins with the part that has printed it.
     """
-    began = time.monotonic()
-    with installed(folder, version) as windows:
-        print(f"built in {time.monotonic() - began:.0f} seconds: {windows.run('-VV').stdout.strip()}")
-        writes = (partial(print_line, f"{part:11} | " if is_named else "") for part in parts)
-        results = [PARTS[part](windows, write) for part, write in zip(parts, writes, strict=True)]
-        return results, windows.lacks_for_inno
+    began, results = time.monotonic(), list[Counts]()
+    try:
+        with installed(folder, version) as windows:
+            print(f"built in {time.monotonic() - began:.0f} seconds: {windows.run('-VV').stdout.strip()}")
+            for part in parts:
+                write = partial(print_line, f"{part:11} | " if is_named else "")
+                results.append(PARTS[part](windows, write))
+    except (subprocess.SubprocessError, MissingError, OSError, ET.ParseError) as problem:
+        print(f"{', '.join(parts)}: {problem}\n{getattr(problem, 'stdout', None) or ''}", file=sys.stderr)
+    return results + [Counts(part, is_failed=True) for part in parts[len(results) :]]
 
 
 def print_line(beginning: str, line: str) -> None:
@@ -293,16 +309,17 @@ def main() -> int:
         return 0
     lanes, folder = choose(options.parts), options.folder.absolute()
     folders = [folder / options.python, *(folder / f"{options.python}-{lane[0]}" for lane in lanes[1:])]
+    pool, run = ThreadPoolExecutor(len(lanes)), partial(run_lane, is_named=len(lanes) > 1)
     try:
-        with ThreadPoolExecutor(len(lanes)) as pool:
-            run = partial(run_lane, is_named=len(lanes) > 1)
-            done = list(pool.map(run, folders, repeat(options.python), lanes))
-    except subprocess.CalledProcessError as problem:
-        print(f"{problem}\n{problem.stdout or ''}", file=sys.stderr)
-        return 1
-    results = [counts for lane, _ in done for counts in lane]
+        results = [
+            counts for lane in pool.map(run, folders, repeat(options.python), lanes) for counts in lane
+        ]
+    except KeyboardInterrupt:
+        for place in folders:
+            Windows(place).kill()
+        os._exit(130)  # threads that go on would begin the next part
     not_run = [part for part in PARTS if not any(part in lane for lane in lanes)]
-    print_table(options.python, results, not_run, done[0][1])
+    print_table(options.python, results, not_run, Windows(folders[0]).lacks_for_inno)
     return int(any(counts.is_failed for counts in results))
 
 

@@ -14,12 +14,20 @@ from time import monotonic
 from types import SimpleNamespace
 
 import pytest
+from stage.operations import descriptors
 
 from harness.standstill import Standstill
 from harness.threads import call_at_once
 from licclient._core import storage as _storage
 from licclient._core.records import seal
-from licclient._core.storage import FOLDER_PAUSES, MAX_RECORD_BYTES, StateFolder, read_private, replace_file
+from licclient._core.storage import (
+    FOLDER_PAUSES,
+    MAX_RECORD_BYTES,
+    StateFolder,
+    open_plain,
+    read_private,
+    replace_file,
+)
 
 
 def test_what_another_process_wrote_is_seen(tmp_path):
@@ -311,6 +319,19 @@ def test_a_file_of_bearable_size_is_read_and_no_larger_one(tmp_path):
     for more, is_read in ((0, True), (1, False)):
         path.write_bytes(b"x" * (MAX_RECORD_BYTES + more))
         assert (read_private(path) is not None) is is_read
+
+
+def test_a_read_that_fails_leaves_no_file_open(tmp_path, monkeypatch):
+    """An update in a folder that Windows then could not replace, and one descriptor less each time."""
+    file = tmp_path / "app.zip"
+    file.write_bytes(b"zip")
+    before = descriptors()
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fstat", lambda _: (tmp_path / "gone").stat())
+        with pytest.raises(FileNotFoundError):
+            open_plain(file)
+    assert descriptors() == before
+    replace_file(file, tmp_path / "other.zip", pauses=())
 
 
 @pytest.mark.parametrize(

@@ -451,6 +451,7 @@ def test_the_document_can_be_a_file(bare_cli, tmp_path):
     assert json.loads((tmp_path / "ann.json").read_text("utf-8"))["email"] == ANN
     assert (tmp_path / "ann.json").stat().st_mode & 0o77 == 0
     bare_cli("customer", "export", ANN, "--out", str(tmp_path / "ann.json"), expect=2)
+    assert json.loads(bare_cli("customer", "export", ANN, "--out", "-"))["email"] == ANN
     (tmp_path / "ann.json").unlink()
     assert "not a valid email address" in bare_cli("customer", "erase", "ann", "--yes", expect=2)
 

@@ -89,6 +89,8 @@ class Files:
             name = self._open.pop(file, None) if isinstance(file, int) else self._name(file)
             if name is not None and not set(mode) & set("wxa"):
                 self._read(name)
-            return real(file, mode, *args, **options)
+            opened = real(file, mode, *args, **options)
+            self._open.pop(opened.fileno(), None)  # an `opener` has come by it
+            return opened
 
         return open_file

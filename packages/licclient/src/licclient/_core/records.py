@@ -26,11 +26,13 @@ from licclient._core.model import (
 from licclient._core.requests import read_instant
 
 if TYPE_CHECKING:
+    import unicodedata
     from pathlib import Path
 
     from licclient._core import kinds, update_model
     from licclient._core.update_model import Listing, UpdateCheckRecord
 else:
+    unicodedata = lazy("unicodedata")
     kinds = lazy("licclient._core.kinds")
     update_model = lazy("licclient._core.update_model")
 
@@ -211,8 +213,14 @@ def places_for(settings: Settings) -> Places:
 
 
 def folder_name(text: str) -> str:
-    """Make a folder's name that every file system takes."""
-    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower())[:_LONGEST].strip("-.") or "app"
+    """Make a folder's name that every file system takes.
+
+    Of letters other than A to Z nothing is left: a digest tells such names apart.
+    """
+    text = unicodedata.normalize("NFC", text)
+    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower())[:_LONGEST].strip("-.")
+    if not name or not text.isascii():
+        name = f"{name or 'app'}-{sha256(text.encode()).hexdigest()[:8]}"
     return f"_{name}" if re.match(_DEVICE, name) else name
 
 

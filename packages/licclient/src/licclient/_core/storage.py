@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from time import sleep
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeGuard, TypeVar
 
@@ -421,7 +421,7 @@ def write_file(path: "Path", content: bytes, draft: "Path", mode: int, shared: i
     """
     try:
         draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
-        with os.fdopen(os.open(draft, os.O_WRONLY | NEW_FILE, mode), "wb") as file:
+        with open(draft, "wb", opener=with_flags(os.O_WRONLY | NEW_FILE, mode)) as file:
             if shared:
                 with suppress(OSError):  # a file system without modes of its own, such as FAT
                     os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o777 | shared)
@@ -541,11 +541,21 @@ def open_plain(path: "Path") -> "BufferedReader":
 
     A pipe, which might have no writer for ever, is refused as well, and at once. Links are followed.
     """
-    descriptor = os.open(path, _READ & ~_NO_LINKS)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "Not a plain file", str(path))
-    return os.fdopen(descriptor, "rb")
+    with ExitStack() as unless_plain:
+        file = open(path, "rb", opener=with_flags(_READ & ~_NO_LINKS))  # noqa: SIM115 - for the caller
+        unless_plain.callback(file.close)
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "Not a plain file", str(path))
+        unless_plain.pop_all()
+        return file
+
+
+def with_flags(flags: int, permissions: int = 0o600) -> Callable[[str, int], int]:
+    """Return what `open` takes as `opener` to use flags of `os.open`.
+
+    `open` closes what it has opened if it fails; on Windows an open file can be neither replaced nor removed.
+    """
+    return lambda path, _: os.open(path, flags, permissions)
 
 
 def read_with_retries(path: "Path") -> bytes | None:
@@ -559,8 +569,8 @@ def open_temporary(folder: "Path", prefix: str) -> BinaryIO:
     `tempfile` tries 10,000 names where Windows refuses to make a file, as in `Program Files`.
     """
     path = folder / f"{prefix}{os.urandom(8).hex()}"
-    descriptor = os.open(path, os.O_RDWR | NEW_FILE | getattr(os, "O_TEMPORARY", 0), 0o600)
-    file = os.fdopen(descriptor, "w+b")
+    flags = os.O_RDWR | NEW_FILE | getattr(os, "O_TEMPORARY", 0)
+    file = open(path, "w+b", opener=with_flags(flags))  # noqa: SIM115 - for the caller
     if os.name != "nt":  # Windows removes it when it is closed
         try:
             path.unlink()

@@ -45,6 +45,7 @@ from licclient._core.storage import (
     replace_file,
     sync_file,
     take_lock,
+    with_flags,
 )
 from licclient._core.update_model import Downloaded, Manifest
 from licclient.errors import ServiceUnavailableError, UntrustedResponseError
@@ -333,7 +334,7 @@ def _read_note(document: Document) -> _PartMetadata:
 
 def _open(path: Path, flags: int = 0) -> BinaryIO:
     """Open a part; a new one is private, so that no other user can write into it during the verification."""
-    return open(os.open(path, _PART_FLAGS | flags, 0o600), "r+b")  # noqa: PTH123 - a descriptor, for its flags
+    return open(path, "r+b", opener=with_flags(_PART_FLAGS | flags))
 
 
 def _start_writing(file: BinaryIO, before: int, done: int) -> None:

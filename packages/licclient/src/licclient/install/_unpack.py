@@ -23,6 +23,7 @@ from licclient._core.storage import (
     open_temporary,
     sync_file,
     sync_folder,
+    with_flags,
 )
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
@@ -183,7 +184,7 @@ def _fill(folder: Path, plan: Plan, zipped: ZipFile) -> None:
 
 def _write(path: Path, entry: Entry, mode: int, block: bytes, source: IO[bytes]) -> None:
     """Write a file of which the first block was read; the umask applies to its mode."""
-    with os.fdopen(os.open(path, os.O_WRONLY | NEW_FILE, mode), "wb") as target:
+    with open(path, "wb", opener=with_flags(os.O_WRONLY | NEW_FILE, mode)) as target:
         remaining = entry.size
         while block:
             remaining -= len(block)

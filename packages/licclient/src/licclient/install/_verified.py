@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from licclient._core.model import InstallObstacle
-from licclient._core.storage import NEW_FILE, open_plain, sync_file
+from licclient._core.storage import NEW_FILE, open_plain, sync_file, with_flags
 from licclient.errors import InstallationError, UntrustedResponseError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def copy_verified(
     digest, size = sha256(), 0
     with (
         open_plain(downloaded.path) as source,
-        os.fdopen(os.open(path, os.O_WRONLY | NEW_FILE, mode), "wb") as copy,
+        open(path, "wb", opener=with_flags(os.O_WRONLY | NEW_FILE, mode)) as copy,
     ):
         block = source.read(_BLOCK)
         if not is_right(block):

@@ -45,6 +45,8 @@ def _list_files(source: Traversable, folder: Path) -> Iterator[tuple[Path, bytes
 
 def _is_writable(path: Path, content: bytes) -> bool:
     """Return whether nothing is lost where the path is written."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise InvalidInputError(f"{path} is in the way, and no file: remove it, or choose another folder")
     try:
         return path.read_bytes() == content
     except FileNotFoundError:

@@ -18,7 +18,9 @@ customer_group = Commands("customer", help="Export or erase all data of a custom
 
 @services_command("export", customer_group)
 @email_argument
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="A new file.  [default: print]")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="A new file.  [default: print, as - does]"
+)
 def export(services: Services, printer: Printer, email: str, out: Path | None) -> None:
     """Write all that is held of EMAIL as one JSON document, with the license keys.
 
@@ -26,7 +28,7 @@ def export(services: Services, printer: Printer, email: str, out: Path | None) -
     running.
     """
     document = dump_json(services.personal_data.export(email), indent=2)
-    if out is None:
+    if out is None or out == Path("-"):
         echo(document)
         return
     write_new(out, f"{document}\n".encode(), 0o600)
