@@ -1,6 +1,8 @@
 """`licserver deploy-files`: what a vendor has who installed a wheel and nothing else."""
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -59,8 +61,17 @@ def test_an_edited_file_is_kept(run: Run, tmp_path: Path) -> None:
     assert contents(tmp_path) == {**contents(SOURCE), "notes.txt": b"mine too"}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes with names on Windows")
+def test_a_pipe_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    """Nobody may ever write into it."""
+    (tmp_path / "deploy").mkdir()
+    os.mkfifo(tmp_path / "deploy" / "Caddyfile")
+    status, _, err = run(tmp_path / "deploy", "--force")
+    assert (status, "Caddyfile is in the way, and no file" in err) == (2, True)
+
+
 def test_what_cannot_be_written_is_named(run: Run, tmp_path: Path) -> None:
-    """A file in place of the folder, and a folder in place of a file; a pipe is not waited for either."""
+    """A file in place of the folder, and a folder in place of a file."""
     (tmp_path / "file").write_text("")
     status, _, err = run(tmp_path / "file")
     assert status == 2
