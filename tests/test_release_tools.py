@@ -50,6 +50,21 @@ def test_what_is_not_ready_is_no_release(name: str, problem: str) -> None:
         changelog.find_section(CHANGELOG, name)
 
 
+@pytest.mark.parametrize(
+    ("heading", "problem"),
+    [
+        ("## 0.9.0 (2026-1-2)", r"'## 0\.9\.0 \(2026-1-2\)' is not like"),
+        ("## 0.9.0 (2026-11-29) ", "is not like"),
+        ("## 0.9.0 (2026-13-45)", "month must be in"),
+        ("## 1.0.1 (2026-11-29)", r"two sections of 1\.0\.1"),
+    ],
+)
+def test_a_heading_of_another_form_ends_no_section_silently(heading: str, problem: str) -> None:
+    """The notes of a release would have had those of an earlier one as well."""
+    with pytest.raises(ValueError, match=problem):
+        changelog.find_section(f"{CHANGELOG}\n{heading}\n\n- Old.\n", "v1.0.1")
+
+
 def test_the_present_version_has_a_section() -> None:
     """`nox -s dist` writes it beside the archives."""
     assert changelog.find_section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), __version__)
@@ -96,7 +111,11 @@ def test_one_setting_makes_all_links(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["github.com/example/licensing", "https://github.com/example", f"{ADDRESS}/"]
+    "address",
+    [
+        *("github.com/example/licensing", "https://github.com/example", f"{ADDRESS}/", f"{ADDRESS}.git"),
+        "https://github.com/../licensing",
+    ],
 )
 def test_a_mistyped_address_is_refused(copy: Path, address: str) -> None:
     """Nothing is written."""

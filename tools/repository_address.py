@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_ADDRESS = re.compile(r"https://[\w.-]+/[\w.-]+/[\w.-]+")
+_ADDRESS = re.compile(r"https://[\w.-]+/\w[\w.-]*/\w[\w.-]*(?<!\.git)")
 
 
 def read_address(root: Path = ROOT) -> str:

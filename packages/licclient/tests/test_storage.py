@@ -1,5 +1,6 @@
 """What is remembered on the disk: by many at once, through kills and full disks, and never in the way."""
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -168,6 +169,17 @@ def test_what_cannot_be_written_is_logged_once(tmp_path, monkeypatch, caplog, pr
         state.change(name, lambda _: {"n": 1})
     message = f"The state cannot be written ({words}: {tmp_path}): {NEXT_START}"
     assert caplog.record_tuples == [("licclient", logging.WARNING, message)]
+
+
+def test_a_folder_that_cannot_be_made_is_explained(tmp_path, monkeypatch, caplog):
+    """By what refuses it, and not by the folder that is missing for that reason."""
+
+    def refuse(*_: object, **__: object):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    StateFolder(tmp_path / "state").change("a", lambda _: {"n": 1})
+    assert f"({os.strerror(errno.EROFS)}: {tmp_path / 'state'})" in caplog.text
 
 
 def test_without_a_folder_the_log_says_so(monkeypatch, caplog):

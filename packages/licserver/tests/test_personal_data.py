@@ -1,5 +1,6 @@
 """One person's data: found in every table, exported as one document, and erased for good."""
 
+import io
 import json
 import random
 import re
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 
 from harness import sales, shops
 from harness.engines import both_engines
+from licserver.cli.common import confirm
 from licserver.database import engine
 from licserver.database.engine import Database
 from licserver.database.repositories import erasure
@@ -28,7 +30,7 @@ from licserver.database.tables.licenses import activations, audit, license_words
 from licserver.database.tables.sales import sale_events
 from licserver.domain.personal_data import AddressPattern, find_addresses, fold_address, is_address
 from licserver.domain.records import ActorKind, LicenseTerms
-from licserver.errors import NotFoundError
+from licserver.errors import LicserverError, NotFoundError
 from licserver.services import personal_data
 from licserver.services.personal_data import FILE
 from licserver.services.tokens import Response
@@ -462,6 +464,19 @@ def test_erasing_asks_first(bare_cli):
     bare_cli("license", "issue", "app", "--email", ANN)
     assert "add --yes" in bare_cli("customer", "erase", ANN, expect=2)
     assert json.loads(bare_cli("customer", "export", ANN))["records"]["licenses"]
+
+
+@pytest.mark.parametrize(("typed", "done"), [("n\n", False), ("\n", False), ("y\n", True)])
+def test_who_does_not_agree_is_told_that_nothing_was_changed(typed, done, monkeypatch, capsys):
+    """It was no interruption."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    if done:
+        confirm("Erase?", "")
+    else:
+        with pytest.raises(LicserverError, match="nothing was changed"):
+            confirm("Erase?", "")
+    assert "Erase? [y/N]" in capsys.readouterr().err
 
 
 # --- addresses in text --------------------------------------------------------------------------

@@ -302,7 +302,7 @@ class StateFolder:
         try:
             write_file(path, raw, path.with_suffix(".draft"), 0o600)
         except OSError as problem:
-            self._complain(f"{_reason(problem)}: {path.parent}")
+            self._complain(f"{_reason(_why_not_made(path.parent) or problem)}: {path.parent}")
             return False
         return True
 
@@ -407,6 +407,15 @@ def make_private(folder: "Path") -> None:
     """Make a folder, and whatever is missing above it, for the user alone."""
     for missing in reversed([parent for parent in (folder, *folder.parents) if not parent.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def _why_not_made(folder: "Path") -> OSError | None:
+    """Return why a folder cannot be made; None if it is there."""
+    try:
+        make_private(folder)
+    except OSError as problem:
+        return problem
+    return None
 
 
 def make_folder(folder: "Path") -> None:

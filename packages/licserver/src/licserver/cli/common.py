@@ -17,7 +17,7 @@ from licserver.domain.characters import dump_json
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.domain.text import describe_short_year
-from licserver.errors import InvalidInputError
+from licserver.errors import InvalidInputError, LicserverError
 from licserver.security.private_files import become_owner
 from licserver.services.installation import Services, open_services
 from licserver.services.lists import MAX_PAGE
@@ -132,10 +132,12 @@ def confirm(question: str, reason: str) -> None:
 
     Raises:
         InvalidInputError: There is no terminal; `reason` begins the message.
+        LicserverError: The user does not agree.
     """
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInputError(f"{reason}, and there is no terminal to ask; add --yes")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise LicserverError("not confirmed: nothing was changed")
 
 
 # --- reading parameters -----------------------------------------------------------------------
