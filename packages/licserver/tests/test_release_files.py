@@ -25,8 +25,8 @@ WINDOWS, LINUX = "windows-x86_64", "linux-x86_64"
 def inspect(tmp_path):
     """Inspect a file of these bytes."""
 
-    def inspect(content, kind="", platform=""):
-        file = tmp_path / "app.bin"
+    def inspect(content, kind="", platform="", name="app.bin"):
+        file = tmp_path / name
         file.write_bytes(content)
         return inspect_file(file, kind, platform)
 
@@ -53,7 +53,6 @@ ZIP64 = struct.pack("<4sLQL", b"PK\x06\x07", 7, 0, 9)
 """Where the end of a zip of nine disks is."""
 
 OTHERS = {
-    "nothing": b"",
     "text": b"a file",
     "a Windows program": program(signed=True),
     "a DOS program": b"MZ" + bytes(100),
@@ -68,9 +67,26 @@ OTHERS = {
     "an app and a text": zip_of("A.app/Contents/Info.plist", "README"),
     "an app without a description": zip_of("A.app/Contents/MacOS/A"),
     "a folder with the files of an app": zip_of("app/Contents/Info.plist"),
-    "a zip for a program of 2030": bytes(patched(zip_of("app/app"), -22 - 53 + 6, 99)),
-    "a zip of a disk of several": zip_of("app")[:-22] + ZIP64 + zip_of("app")[-22:],
-    "a zip without its directory": zip_of("a" * 50, "b")[:-60] + zip_of("a")[-22:],
+}
+DAMAGED = {
+    "nothing": (b"", "app.exe", "cut off"),
+    "a page in the place of a zip": (b"<html>404</html>", "app.ZIP", "cannot be unpacked"),
+    "zeros in the place of a zip": (bytes(3000), "app.zip", "cannot be unpacked"),
+    "a zip for a program of 2030": (
+        bytes(patched(zip_of("app/app"), -22 - 53 + 6, 99)),
+        "app",
+        "cannot be unpacked",
+    ),
+    "a zip of a disk of several": (
+        zip_of("app")[:-22] + ZIP64 + zip_of("app")[-22:],
+        "app",
+        "cannot be unpacked",
+    ),
+    "a zip without its directory": (
+        zip_of("a" * 50, "b")[:-60] + zip_of("a")[-22:],
+        "app",
+        "cannot be unpacked",
+    ),
 }
 
 
@@ -82,6 +98,16 @@ def test_every_other_file_is_a_folder(inspect, content):
     for kind in set(KINDS) - {"folder", "nsis", "inno"}:
         with pytest.raises(InvalidInputError, match=r"the file is .*, not an?"):
             inspect(content, kind)
+
+
+@pytest.mark.parametrize(("content", "name", "warning"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_what_no_app_can_unpack_is_warned_of(inspect, content, name, warning):
+    """A build step that has failed leaves such files, and a version that is published never changes."""
+    for kind in ("", "folder"):
+        found = inspect(content, kind, name=name)
+        assert (found.kind, warning in (found.warning or "")) == ("folder", True)
+    with pytest.raises(InvalidInputError, match=r"the file is .*, not an?"):
+        inspect(content, "msi", name=name)
 
 
 @pytest.mark.parametrize("given", KINDS)

@@ -76,6 +76,7 @@ class Flaw(enum.StrEnum):
     UNSIGNED = "unsigned"
     UNMARKED = "unmarked"
     CUT_OFF = "cut-off"
+    NOT_UNPACKED = "not-unpacked"
     PROGRAM = "program"
     OTHER_SYSTEM = "other-system"
     OTHER_MACHINE = "other-machine"
@@ -92,6 +93,7 @@ FLAWS: Final = {
     Flaw.UNSIGNED: "The file is not signed, so Windows warns people of it: use signtool or osslsigncode.",
     Flaw.UNMARKED: "The file has no marks of such a set-up: check that it is one.",
     Flaw.CUT_OFF: "The file is cut off, and cannot be installed: build or copy it again.",
+    Flaw.NOT_UNPACKED: "The file is called a zip and cannot be unpacked: build or copy it again.",
     Flaw.PROGRAM: "The file is a Windows program: if it is a set-up, give its kind, so that apps can run it.",
     Flaw.OTHER_SYSTEM: "The kind is for another system than the platform: apps on that are offered it.",
     Flaw.OTHER_MACHINE: "The program is for another machine than the platform, and does not start there.",
@@ -162,6 +164,7 @@ class _Content(NamedTuple):
     is_program: bool = False
     is_signed: bool = False
     is_cut_off: bool = False
+    is_no_zip: bool = False  # although it is called one (D-414)
     is_script: bool = False  # or a program that is no set-up
     has_image: bool = True
     has_other_runtime: bool = False  # of an AppImage
@@ -185,7 +188,7 @@ def _read_content(source: BinaryIO, suffix: str) -> _Content:
         return _read_program(source, head)
     if head.startswith(_PROGRAMS) or suffix.lower() in _SOURCES:
         return _Content("a program or its source", is_script=True, runs_on=list_platforms(head))
-    return _read_zip(source)
+    return _read_zip(source, suffix)
 
 
 def _read_appimage(source: BinaryIO, head: bytes) -> _Content:
@@ -327,19 +330,23 @@ class _ZipFile(io.BufferedReader):
         return content
 
 
-def _read_zip(source: BinaryIO) -> _Content:
+def _read_zip(source: BinaryIO, suffix: str) -> _Content:
+    if source.seek(0, os.SEEK_END) == 0:
+        return _Content("an empty file", is_cut_off=True)
+    is_no_zip = suffix.lower() == ".zip"
     with _ZipFile(io.FileIO(source.fileno(), closefd=False)) as file:
         try:
             if not zipfile.is_zipfile(file):
                 file.seek(0)
-                return _Content("a file of another kind", is_cut_off=file.read(4) == _FILE)
+                is_cut_off = file.read(4) == _FILE
+                return _Content("a file of another kind", is_cut_off=is_cut_off, is_no_zip=is_no_zip)
             with zipfile.ZipFile(file) as archive:
                 return _describe_zip(archive)
         except _TooManyFilesError:
             return _Content("a zip with too many files")
         # A damaged directory, a name that cannot be read, a version of the format that Python does not know.
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
-            return _Content("a damaged zip")
+            return _Content("a damaged zip", is_no_zip=True)
 
 
 def _describe_zip(archive: zipfile.ZipFile) -> _Content:
@@ -433,6 +440,10 @@ def _check_size(_kind: FileKind, content: _Content, _platform: str) -> Flaw | No
     return Flaw.CUT_OFF if content.is_cut_off else None
 
 
+def _check_zip_itself(_kind: FileKind, content: _Content, _platform: str) -> Flaw | None:
+    return Flaw.NOT_UNPACKED if content.is_no_zip and not content.is_cut_off else None
+
+
 def _check_system(kind: FileKind, _content: _Content, platform: str) -> Flaw | None:
     system = platform.partition("-")[0]
     is_other = system in _SYSTEMS.values() and _SYSTEMS.get(kind, system) != system
@@ -466,6 +477,7 @@ def _check_program(_kind: FileKind, content: _Content, platform: str) -> Flaw | 
 
 _CHECKS: Final[tuple[Callable[[FileKind, _Content, str], Flaw | None], ...]] = (
     _check_size,
+    _check_zip_itself,
     _check_image,
     _check_runtime,
     _check_origin,
