@@ -16,6 +16,7 @@ from licclient._core.records import (
     SCHEMA,
     UPGRADES,
     find_flaw,
+    folder_name,
     places_for,
     read_cached_license,
     read_instant,
@@ -269,3 +270,24 @@ def test_what_is_wrong_with_a_record_is_said_in_words():
     assert find_flaw(NAME, good) is None
     assert find_flaw(NAME, later) == "was written by a later version of this app"
     assert find_flaw(NAME, good[:-3]) == find_flaw("other", good) == "is damaged"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Photo Lab 2", "photo-lab-2"),
+        ("../../etc", "etc"),
+        ("nul", "_nul"),
+        ("COM1.x", "_com1.x"),
+        ("写真", "app-9c3250ff"),
+        ("音楽", "app-14b31fd9"),
+        ("Photo Läb", "photo-l-b-f49a00d5"),
+        ("Photo La\u0308b", "photo-l-b-f49a00d5"),
+        (".", "app-cdb4ee2a"),
+        ("a" * 80, "a" * 60),
+        ("[::1]:8080", "1-8080"),
+    ],
+)
+def test_a_folders_name_is_one_that_every_file_system_takes(text, name):
+    """No way up, no device of Windows, and not too long."""
+    assert folder_name(text) == name

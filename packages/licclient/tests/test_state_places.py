@@ -76,24 +76,3 @@ def test_an_app_that_names_its_product_later_keeps_its_key(app, key, named):
     """What it entered before lies in another folder, and is found."""
     app(**named).activate(key)
     assert app(product="Notes", slug="notes-1").verify().product == "Notes"
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("Photo Lab 2", "photo-lab-2"),
-        ("../../etc", "etc"),
-        ("nul", "_nul"),
-        ("COM1.x", "_com1.x"),
-        ("写真", "app-9c3250ff"),
-        ("音楽", "app-14b31fd9"),
-        ("Photo Läb", "photo-l-b-f49a00d5"),
-        ("Photo La\u0308b", "photo-l-b-f49a00d5"),
-        (".", "app-cdb4ee2a"),
-        ("a" * 80, "a" * 60),
-        ("[::1]:8080", "1-8080"),
-    ],
-)
-def test_a_folders_name_is_one_that_every_file_system_takes(text, name):
-    """No way up, no device of Windows, and not too long."""
-    assert folder_name(text) == name
