@@ -112,7 +112,7 @@ def test_the_vendor_is_warned_and_can_look(cli, tmp_path):
     file.write_bytes(b"zip")
     cli("product", "add", "app", "--name", "App")
     output = cli("release", "publish", "app", "1.0", str(file), "--changelog", "<p onclick='x()'>New.</p>")
-    assert output.endswith("; the changelog was reduced to basic HTML\n")
+    assert "; the changelog was reduced to basic HTML\n" in output
     assert cli("release", "changelog", "app", "1.0.0") == "<p>New.</p>\n"
     news = tmp_path / "NEWS.html"
     news.write_text("<p>New.</p>\n")
