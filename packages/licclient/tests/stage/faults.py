@@ -87,10 +87,12 @@ class Files:
     def _open_file(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def open_file(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
             name = self._open.pop(file, None) if isinstance(file, int) else self._name(file)
-            if name is not None and not set(mode) & set("wxa"):
+            has_opener = "opener" in options  # it comes by `os.open`, which counts
+            if name is not None and not has_opener and not set(mode) & set("wxa"):
                 self._read(name)
             opened = real(file, mode, *args, **options)
-            self._open.pop(opened.fileno(), None)  # an `opener` has come by it
+            if has_opener:
+                self._open.pop(opened.fileno(), None)
             return opened
 
         return open_file
