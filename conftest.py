@@ -86,14 +86,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Run files and single tests in this process: they start at once, and print. Folders run in parallel.
 
     One worker more than there are cores: a third of the time a test waits (3:07 with two on two cores, 2:17
-    with three). Marked tests wait longer, for windows and timers: two more.
+    with three); marked tests take as long with four.
     """
     paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
     if all(map(Path.is_file, paths)):
         return 0
     if number := os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return int(number)
-    return _count_cores() + (1 if _is_default(config) else 2)
+    return _count_cores() + 1
 
 
 def _count_cores() -> int:
@@ -101,17 +101,13 @@ def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def _is_default(config: pytest.Config) -> bool:
-    """Return whether marked tests are left out."""
-    return config.option.markexpr == config.getini("addopts")[-1]
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Pass over files all of whose tests are left out: each worker would load a browser's library and others.
 
     A file that is named is not passed over.
     """
-    if not _is_default(config) or collection_path.suffix != ".py":
+    is_default = config.option.markexpr == config.getini("addopts")[-1]
+    if not is_default or collection_path.suffix != ".py":
         return None
     return WHOLLY_MARKED.search(collection_path.read_text(encoding="utf-8")) is not None or None
 
