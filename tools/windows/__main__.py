@@ -211,8 +211,11 @@ PARTS: Final[dict[str, Callable[[Windows, Write], Counts]]] = {
     "setups": run_setups,
     "slow": run_slow,
 }
-LANES: Final = (("suite", "conformance", "dialogs", "slow"), ("apps",), ("setups",))
-"""They run at the same time, each in a Windows of its own: apps and set-ups mostly wait."""
+PHASES: Final = ((("suite", "conformance", "slow"), ("apps",), ("setups",)), (("dialogs",),))
+"""The lanes of a phase run at the same time, each in a Windows of its own: apps and set-ups mostly wait.
+
+Dialogs come last and alone: their tests measure how long a click takes.
+"""
 ON_REQUEST: Final = {"slow"}
 """Parts that run only if they are named."""
 
@@ -283,11 +286,11 @@ def print_line(beginning: str, line: str) -> None:
     print(beginning + line.rstrip("\r\n"), flush=True)
 
 
-def choose(parts: Sequence[str]) -> list[list[str]]:
-    """Return the parts of each lane that has some; all that are not on request if none is named."""
+def choose(parts: Sequence[str]) -> list[list[list[str]]]:
+    """Return the lanes of each phase that has some; all parts that are not on request if none is named."""
     chosen = parts or PARTS.keys() - ON_REQUEST
-    lanes = ([part for part in lane if part in chosen] for lane in LANES)
-    return [lane for lane in lanes if lane]
+    phases = ([[part for part in lane if part in chosen] for lane in lanes] for lanes in PHASES)
+    return [lanes for phase in phases if (lanes := [lane for lane in phase if lane])]
 
 
 def main() -> int:
@@ -307,19 +310,19 @@ def main() -> int:
     if options.missing:
         print(describe_missing(options.python))
         return 0
-    lanes, folder = choose(options.parts), options.folder.absolute()
-    folders = [folder / options.python, *(folder / f"{options.python}-{lane[0]}" for lane in lanes[1:])]
-    pool, run = ThreadPoolExecutor(len(lanes)), partial(run_lane, is_named=len(lanes) > 1)
-    try:
-        results = [
-            counts for lane in pool.map(run, folders, repeat(options.python), lanes) for counts in lane
-        ]
-    except KeyboardInterrupt:
-        for place in folders:
-            Windows(place).kill()
-        os._exit(130)  # threads that go on would begin the next part
-    not_run = [part for part in PARTS if not any(part in lane for lane in lanes)]
-    print_table(options.python, results, not_run, Windows(folders[0]).lacks_for_inno)
+    folder, results = options.folder.absolute() / options.python, list[Counts]()
+    for lanes in choose(options.parts):
+        folders = [folder, *(folder.with_name(f"{options.python}-{lane[0]}") for lane in lanes[1:])]
+        pool, run = ThreadPoolExecutor(len(lanes)), partial(run_lane, is_named=len(lanes) > 1)
+        try:
+            for lane in pool.map(run, folders, repeat(options.python), lanes):
+                results += lane
+        except KeyboardInterrupt:
+            for place in folders:
+                Windows(place).kill()
+            os._exit(130)  # threads that go on would begin the next part
+    not_run = [part for part in PARTS if part not in {counts.part for counts in results}]
+    print_table(options.python, results, not_run, Windows(folder).lacks_for_inno)
     return int(any(counts.is_failed for counts in results))
 
 

@@ -108,11 +108,11 @@ def test_whatever_is_written_nothing_harmful_is_kept(written):
 
 def test_the_vendor_is_warned_and_can_look(cli, tmp_path):
     """Publishing says that something was left out, and `release changelog` shows what customers read."""
-    file = tmp_path / "app.zip"
+    file = tmp_path / "app.bin"
     file.write_bytes(b"zip")
     cli("product", "add", "app", "--name", "App")
     output = cli("release", "publish", "app", "1.0", str(file), "--changelog", "<p onclick='x()'>New.</p>")
-    assert "; the changelog was reduced to basic HTML\n" in output
+    assert output.endswith("; the changelog was reduced to basic HTML\n")
     assert cli("release", "changelog", "app", "1.0.0") == "<p>New.</p>\n"
     news = tmp_path / "NEWS.html"
     news.write_text("<p>New.</p>\n")

@@ -92,7 +92,7 @@ def test_releases_are_published_listed_and_withdrawn(shop, tmp_path):
     """Version, size, digest and dates are printed; the changelog may come from a file of any editor."""
     assert shop("release", "list", "app") == "no versions yet\n"
     text = shop("release", "publish", "app", "1.0", shop.file, "--changelog", "First")
-    warning = "The file is called a zip and cannot be unpacked: build or copy it again."
+    warning = "The file cannot be unpacked as a zip: build or copy it again."
     assert re.fullmatch(rf"published app 1\.0: 3 bytes, sha256 [0-9a-f]{{64}}\n{warning}\n", text)
     notes = tmp_path / "notes.html"
     notes.write_bytes(b"\xef\xbb\xbf<b>Zweite</b>\r\n")

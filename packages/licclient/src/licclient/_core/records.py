@@ -215,7 +215,7 @@ def places_for(settings: Settings) -> Places:
 def folder_name(text: str) -> str:
     """Make a folder's name that every file system takes.
 
-    Of letters other than A to Z nothing is left: a digest tells such names apart (D-418).
+    Characters outside ASCII are dropped, so a digest keeps such names distinct (D-418).
     """
     text = unicodedata.normalize("NFC", text)
     name = re.sub(r"[^a-z0-9._-]+", "-", text.lower())[:_LONGEST].strip("-.")

@@ -93,7 +93,7 @@ FLAWS: Final = {
     Flaw.UNSIGNED: "The file is not signed, so Windows warns people of it: use signtool or osslsigncode.",
     Flaw.UNMARKED: "The file has no marks of such a set-up: check that it is one.",
     Flaw.CUT_OFF: "The file is cut off, and cannot be installed: build or copy it again.",
-    Flaw.NOT_UNPACKED: "The file is called a zip and cannot be unpacked: build or copy it again.",
+    Flaw.NOT_UNPACKED: "The file cannot be unpacked as a zip: build or copy it again.",
     Flaw.PROGRAM: "The file is a Windows program: if it is a set-up, give its kind, so that apps can run it.",
     Flaw.OTHER_SYSTEM: "The kind is for another system than the platform: apps on that are offered it.",
     Flaw.OTHER_MACHINE: "The program is for another machine than the platform, and does not start there.",
@@ -164,7 +164,7 @@ class _Content(NamedTuple):
     is_program: bool = False
     is_signed: bool = False
     is_cut_off: bool = False
-    is_no_zip: bool = False  # although it is called one (D-414)
+    is_no_zip: bool = False  # although its name or its content says so (D-414)
     is_script: bool = False  # or a program that is no set-up
     has_image: bool = True
     has_other_runtime: bool = False  # of an AppImage
