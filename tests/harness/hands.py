@@ -15,6 +15,9 @@ import pytest
 from harness.screen import without
 from licclient.dialogs._states import Action
 
+_DONT_WAIT = 2
+"""`TCL_DONT_WAIT` of Tcl's manual."""
+
 _KEYSYMS = {"-": "minus", " ": "space", "\n": "Return"}
 
 
@@ -35,6 +38,9 @@ class Hands:
     def turn(self) -> None:
         """Let the toolkit do what is waiting."""
         raise NotImplementedError
+
+    def between(self) -> None:
+        """Called by `turn` where a person's next click would be heard: for a test that measures pauses."""
 
     def until(self, holds: Callable[[], object], seconds: float = 10) -> None:
         """Let it work until something holds."""
@@ -119,7 +125,9 @@ class TkHands(Hands):
         self.turn()
 
     def turn(self) -> None:
-        self.parent.update()
+        while self.parent.tk.dooneevent(_DONT_WAIT):
+            self.between()
+        self.parent.update()  # and what the screen had not yet sent
 
     def is_open(self) -> bool:
         return bool(self.dialog.winfo_exists())

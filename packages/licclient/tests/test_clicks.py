@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
@@ -104,13 +105,15 @@ def _walk_again(hands: Any, create: Callable[..., Any], path: Path) -> tuple[lis
 
 
 def _walk(hands: Any, create: Callable[..., Any], path: Path) -> tuple[list[str], float]:
-    """Open a dialog and take the steps; return what can be done then, and how long a step took at most."""
-    times = []
+    """Open a dialog and take the steps; return what can be done then, and the longest pause of the windows."""
+    pauses = []
+    moments = []  # at which the windows could move
+    hands.between = lambda: moments.append(time.monotonic())
 
     def timed(act: Callable[[], object]) -> None:
-        began = time.monotonic()
+        moments[:] = [time.monotonic()]
         act()
-        times.append((began, time.monotonic()))
+        pauses.extend(pairwise([*moments, time.monotonic()]))
 
     with Standstill(0.01) as machine:
         hands.open(create(language="en"))
@@ -121,7 +124,7 @@ def _walk(hands: Any, create: Callable[..., Any], path: Path) -> tuple[list[str]
         if hands.is_open():
             timed(hands.close_window)
         hands.until(lambda: not hands.is_open())
-    return steps, max((end - began - machine.within(began, end) for began, end in times), default=0.0)
+    return steps, max((end - began - machine.within(began, end) for began, end in pauses), default=0.0)
 
 
 def _watch(hands: Any, timed: Callable[[Callable[[], object]], None]) -> None:
