@@ -105,7 +105,7 @@ def _walk_again(hands: Any, create: Callable[..., Any], path: Path) -> tuple[lis
 
 
 def _walk(hands: Any, create: Callable[..., Any], path: Path) -> tuple[list[str], float]:
-    """Open a dialog and take the steps; return what can be done then, and the longest pause of the windows."""
+    """Open a dialog and take the steps; return what can be done then and the longest pause of the windows."""
     pauses = []
     moments = []  # at which the windows could move
     hands.between = lambda: moments.append(time.monotonic())
