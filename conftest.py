@@ -32,7 +32,7 @@ pytest_plugins = [
     "harness.screen",
 ]
 if find_spec("licclient"):  # each package is also tested without the other
-    pytest_plugins += ["licclient._pytest_plugin", "harness.hands"]
+    pytest_plugins += ["licclient.pytest_plugin", "harness.hands"]
 if find_spec("licserver"):
     pytest_plugins += ["licserver.pytest_plugin"]
     pytest_plugins += [

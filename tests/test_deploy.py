@@ -93,9 +93,9 @@ def test_console_and_admin_api_have_a_listener_of_their_own() -> None:
     """Unit, settings and containers set it; only this machine reaches it, and no proxy leads there."""
     for name in ("licserver.env", "licserver.service"):
         assert "LICSERVER_ADMIN_LISTEN=127.0.0.1:8081" in (DEPLOY / name).read_text()
-    assert "LICSERVER_ADMIN_LISTEN=0.0.0.0:8081" in (DEPLOY / "Containerfile").read_text()
+    assert "LICSERVER_ADMIN_LISTEN=[::]:8081" in (DEPLOY / "Containerfile").read_text()
     service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["licserver"]
-    assert service["environment"]["LICSERVER_ADMIN_LISTEN"] == "0.0.0.0:8081"
+    assert service["environment"]["LICSERVER_ADMIN_LISTEN"] == "[::]:8081"
     assert service["ports"] == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8081"]
     for name in ("nginx.conf", "Caddyfile", "haproxy.cfg"):
         lines = (DEPLOY / name).read_text().splitlines()

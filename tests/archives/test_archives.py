@@ -242,11 +242,13 @@ def test_the_demo_an_app_and_licconform(kind: str, install: Install, tmp_path: P
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("package", PLUGIN_TESTS)
 def test_the_pytest_plugin(package: str, kind: str, install: Install, tmp_path: Path) -> None:
-    """A test of another project uses the fixture, with nothing imported or configured."""
+    """A test of another project uses the fixture, with nothing configured, or the plugin named."""
     installed = install(package, kind)
     adding = ["uv", "--quiet", "--no-config", "pip", "install", "--python", str(installed.python), "pytest"]
     subprocess.run(adding, check=True, cwd=tmp_path)
     (tmp_path / "test_it.py").write_text(PLUGIN_TESTS[package], encoding="utf-8")
+    assert "1 passed" in installed.run("python", "-m", "pytest", "-q", tmp_path, cwd=tmp_path)
+    (tmp_path / "conftest.py").write_text(f"pytest_plugins = ['{package}.pytest_plugin']", encoding="utf-8")
     assert "1 passed" in installed.run("python", "-m", "pytest", "-q", tmp_path, cwd=tmp_path)
 
 

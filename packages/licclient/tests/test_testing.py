@@ -301,7 +301,7 @@ def test_services_side_by_side_do_not_see_each_other():
 def test_the_plugin_costs_nothing_until_it_is_asked_for():
     """A pytest run that uses no fixture of it loads neither httpx nor the fakes."""
     code = (
-        "import sys; import licclient._pytest_plugin\n"
+        "import sys; import licclient.pytest_plugin\n"
         "print(sorted({'httpx', 'licclient.testing', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

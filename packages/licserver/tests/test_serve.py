@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -255,6 +256,26 @@ def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [theirs])
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
         bind("name.example", 0)
+
+
+def test_the_host_for_each_address_has_those_of_ipv4(monkeypatch):
+    """`::` alone would leave out most customers; without IPv6 it is IPv4 alone."""
+    both = bind("::", 0)
+    with contextlib.ExitStack() as stack:
+        for sock in both:
+            stack.enter_context(sock)
+        socket.create_connection(("127.0.0.1", both[0].getsockname()[1]), timeout=5).close()
+
+    def create_server(address, *, family, **options):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return create(address, family=family, **options)
+
+    create = socket.create_server
+    monkeypatch.setattr(socket, "create_server", create_server)
+    (sock,) = bind("::", 0)
+    with sock:
+        assert sock.family == socket.AF_INET
 
 
 @pytest.mark.slow

@@ -146,7 +146,8 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as wrong:
         code = _fail(_format_wrong_use(wrong), EXIT_WRONG_USE)
     except LicserverError as problem:
-        code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, InvalidInputError) else EXIT_FAILED)
+        message = "; ".join([str(problem), *getattr(problem, "__notes__", ())])
+        code = _fail(message, EXIT_WRONG_USE if isinstance(problem, InvalidInputError) else EXIT_FAILED)
         _explain_denial(problem, started_as)
     except BrokenPipeError:  # the reader of the output has gone
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - or the interpreter complains at exit

@@ -54,7 +54,7 @@ def _open(settings: Settings, socks: Sequence[socket.socket], notify: Callable[[
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; `::` for each.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 for any."
 )

@@ -78,9 +78,14 @@ def bind(host: str, port: int) -> list[socket.socket]:
     """Open a listening socket on each address of a host, all on one port; 0 lets the system choose it.
 
     Addresses that this machine lacks are left out, unless there is no other: `localhost` may be ``::1`` as
-    well where IPv6 is switched off.
+    well where IPv6 is switched off. ``::`` is each address of the machine, those of IPv4 as well.
     """
-    resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    hosts = (host, "0.0.0.0") if host == "::" else (host,)  # noqa: S104 - the user says so
+    resolved = [
+        entry
+        for name in hosts
+        for entry in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    ]
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in resolved))
     for _ in range(_PORT_TRIES - 1):
         try:

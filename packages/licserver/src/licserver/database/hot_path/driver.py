@@ -52,6 +52,7 @@ _UNWRITABLE: Final = {"53100", "58030", "25006", "42501"}
 """PostgreSQL's errors of a full disk, a failing one, a transaction that may only read, a missing right."""
 
 _SQLITE_UNWRITABLE: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
+_SQLITE_DENIED: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
 _CHECK_LOG_EVERY: Final = 1_000
 """Rows between two checkpoints; each takes a page or two of the log."""
@@ -123,17 +124,18 @@ def translated_errors(engine: Engine) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise _unavailable(error.orig) from None
+        raise _unavailable(error.orig, engine.url.database) from None
     except engine.dialect.loaded_dbapi.Error as error:
-        raise _unavailable(error) from None
+        raise _unavailable(error, engine.url.database) from None
     except UnicodeError:  # the driver's, before anything was sent; its message quotes the text
         raise StatementRefusedError("the database failed: it cannot store a text that was sent") from None
     except SQLAlchemyError as error:
         raise StoreUnavailableError(f"the database failed: {type(error).__name__}") from None
 
 
-def _unavailable(error: BaseException | None) -> StoreUnavailableError:
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+def _unavailable(error: BaseException | None, database: str | None) -> StoreUnavailableError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return StoreUnavailableError(
             f"the database file is damaged or no SQLite database ({error}); stop the server, and restore a "
             "backup: licserver restore FILE --force"
@@ -145,7 +147,10 @@ def _unavailable(error: BaseException | None) -> StoreUnavailableError:
     kind = StatementRefusedError if is_refused else StoreUnavailableError
     if _is_unwritable(error):
         kind = NotWritableError
-    return kind(f"the database failed: {first_line}")
+    problem = kind(f"the database failed: {first_line}")
+    if code in _SQLITE_DENIED:  # a note is for the vendor; `/readyz` has the message alone
+        problem.add_note(f"see that this user may read and write {database} and its folder")
+    return problem
 
 
 def _is_unwritable(error: BaseException | None) -> bool:

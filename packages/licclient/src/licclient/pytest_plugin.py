@@ -1,4 +1,4 @@
-"""The pytest plugin; pytest finds it by itself where licclient is installed."""
+"""The pytest plugin; pytest finds it through the package's entry point."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
