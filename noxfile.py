@@ -14,7 +14,7 @@ import nox
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = True
-nox.options.sessions = ["full", "branches", "lint", "types", "alone", "frozen", "docs", "dist"]
+nox.options.sessions = ["full", "branches", "lint", "types", "frozen", "docs", "dist"]
 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
@@ -47,6 +47,8 @@ COVERING = [
     ),
 ]
 """Tests of pure modules that have tests of other modules beside them."""
+MEASURED = ("-n", "2", "-p", "pytest_cov", "--cov", "--cov-report=", "--cov-fail-under=0")  # the report fails
+MEASURES = Path(".nox", "measures").absolute()
 LAZY = (
     *("aiosmtplib", "argon2-cffi", "backports.zstd", "cryptography", "filelock", "jinja2", "nh3"),
     *("platformdirs", "prometheus-client", "pyotp", "segno", "zxcvbn"),
@@ -78,13 +80,21 @@ def full(session: nox.Session) -> None:
     run(session, "pytest", "--failed-alone", *selected, group="fakes")
 
 
-@nox.session(venv_backend="none")
+@nox.session(venv_backend="none", requires=[f"alone({package})" for package in PACKAGES])
 def branches(session: nox.Session) -> None:
-    """Every branch of the pure modules, by their own tests alone: they need no server, file or clock."""
-    tests = (*pure_tests("licclient"), *pure_tests("licserver"), *COVERING)
-    measured = ("-p", "pytest_cov", "--cov", "--cov-report=", "--cov-fail-under=0")  # the report fails
-    run(session, "pytest", "-n", "2", *measured, *tests)
+    """Every branch of the pure modules, by their own tests alone: they need no server, file or clock.
+
+    Most of these run, and are measured, in the sessions `alone`, which this one begins with.
+    """
+    run(session, "pytest", *MEASURED, *COVERING, env=measuring("covering"))
+    run(session, "coverage", "combine", "--keep", str(MEASURES))
     run(session, "coverage", "report")
+
+
+def measuring(part: str) -> dict[str, str]:
+    """Return the environment of a run whose branches are measured, by a file of its own."""
+    MEASURES.mkdir(parents=True, exist_ok=True)
+    return {"COVERAGE_FILE": str(MEASURES / f".coverage.{part}")}
 
 
 def pure_tests(package: str) -> list[str]:
@@ -149,12 +159,12 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def alone(session: nox.Session, package: str) -> None:
-    """Install one package without the others, import it, and run the tests of its pure modules."""
+    """Install one package without the others, import it, and run and measure the tests of its pure modules."""
     sync(session, "--package", package, "--group", "test")
     others = sorted(set(PACKAGES) - {package})
     not_there = f"import {package}, importlib.util as u; assert not any(map(u.find_spec, {others}))"
     session.run("python", "-c", not_there)
-    session.run("pytest", *pure_tests(package), *session.posargs)
+    session.run("pytest", *MEASURED, *pure_tests(package), *session.posargs, env=measuring(package))
 
 
 @nox.session(venv_backend="none")
