@@ -218,7 +218,8 @@ def test_a_damaged_backup_changes_nothing(stocked, kind, clock, tmp_path):
     with pytest.raises(BackupError) as refused:
         restore_backup(io.BytesIO(damaged(held, kind)), settings)
     assert "\n" not in str(refused.value)
-    assert not [path for path in settings.data_dir.iterdir() if path.name != "artifacts"]
+    assert not [path for path in tmp_path.glob("anew/*") if path.name != "artifacts"]
+    assert settings.data_dir.exists() == (kind not in {"no backup", "empty", "another tar", "from the future"})
     restore_backup(io.BytesIO(held), settings)
 
 

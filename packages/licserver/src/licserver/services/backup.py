@@ -245,7 +245,6 @@ def reading(source: IO[bytes]) -> Iterator[Reader]:
     try:
         with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
             yield Reader(tar)
-    except _DAMAGED as problem:
-        raise BackupError(
-            f"this is not a complete licserver backup ({type(problem).__name__}); use another one"
-        ) from None
+    except _DAMAGED:
+        message = "this is not a licserver backup, or it is damaged or cut off; use another one"
+        raise BackupError(message) from None

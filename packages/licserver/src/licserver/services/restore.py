@@ -42,12 +42,12 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
         force: Whether an existing installation may be replaced. The old SQLite file and the old secrets are
             kept under other names.
     """
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     erasures = load_erasures(settings)
     with backup.reading(source) as reader:
         header = _read_header(reader)
         secrets = reader.expect(SECRETS_FILE).decode()
         vault = read_vault(secrets, "the backup")
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         _check_secrets(settings, vault, force=force)
         made_at = datetime.fromisoformat(header["made_at"])
         summary = Summary(made_at, str(header["licserver"]), str(header["revision"]))
