@@ -159,7 +159,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def alone(session: nox.Session, package: str) -> None:
-    """Install one package without the others, import it, and run and measure the tests of its pure modules."""
+    """Install one package without the others, import it; run and measure the tests of its pure modules."""
     sync(session, "--package", package, "--group", "test")
     others = sorted(set(PACKAGES) - {package})
     not_there = f"import {package}, importlib.util as u; assert not any(map(u.find_spec, {others}))"

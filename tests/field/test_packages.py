@@ -19,7 +19,7 @@ PLUGINS = [entry for entry in entry_points(group="pytest11") if entry.value.star
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.value)
 def test_a_plugin_that_a_conftest_names_as_well(plugin):
-    """pytest finds the plugin, and `pytest_plugins` or `-p` names its module: it is there once, with no error."""
+    """It is found by itself, and `pytest_plugins` or `-p` names its module, and it is there once."""
     manager = pytest.PytestPluginManager()
     manager.load_setuptools_entrypoints("pytest11", name=plugin.name)
     manager.import_plugin(plugin.value)
@@ -31,6 +31,7 @@ def test_a_plugin_that_a_conftest_names_as_well(plugin):
 
 
 def test_each_plugin_was_found():
+    """The test above has cases."""
     assert {plugin.value for plugin in PLUGINS} == {"licclient.pytest_plugin", "licserver.pytest_plugin"}
 
 
@@ -41,7 +42,8 @@ def test_a_database_that_belongs_to_another_user(tmp_path):
     command = [sys.executable, "-m", "licserver"]
     subprocess.run([*command, "product", "add", "notes", "--name", "Notes", "--data-dir", folder], check=True)
     file = folder / "licserver.sqlite3"
-    for mode, reason in {0o400: "attempt to write a readonly database", 0: "unable to open database file"}.items():
+    reasons = {0o400: "attempt to write a readonly database", 0o000: "unable to open database file"}
+    for mode, reason in reasons.items():
         file.chmod(mode)
         issue = [*UNPRIVILEGED, *command, "license", "issue", "notes", "--data-dir", folder]
         done = subprocess.run(issue, capture_output=True, text=True, check=False)

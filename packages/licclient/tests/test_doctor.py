@@ -1,6 +1,8 @@
 import json
 import os
 import re
+import socketserver
+import threading
 from dataclasses import replace
 from email.utils import format_datetime
 from pathlib import Path
@@ -212,6 +214,21 @@ async def test_a_certificate_that_nobody_signed(make_client, tls):
     mark, words = _lines(await make_client(f"https://127.0.0.1:{tls.port}").diagnose())["tls"]
     assert mark == "!!"
     assert words.startswith("the certificate is not trusted: ")
+
+
+async def test_a_service_without_tls(make_client):
+    """A mistyped https ends in the words of OpenSSL, which nobody but a developer of it reads."""
+
+    class Plain(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Plain) as plain:
+        threading.Thread(target=plain.serve_forever).start()
+        port = plain.server_address[1]
+        words = _lines(await make_client(f"https://127.0.0.1:{port}").diagnose())["tls"][1]
+        plain.shutdown()
+    assert words.endswith("; the port answers without TLS: is the address http?")
 
 
 def test_on_the_command_line(well, tmp_path, capsys, key):

@@ -219,7 +219,8 @@ def test_a_damaged_backup_changes_nothing(stocked, kind, clock, tmp_path):
         restore_backup(io.BytesIO(damaged(held, kind)), settings)
     assert "\n" not in str(refused.value)
     assert not [path for path in tmp_path.glob("anew/*") if path.name != "artifacts"]
-    assert settings.data_dir.exists() == (kind not in {"no backup", "empty", "another tar", "from the future"})
+    is_begun = kind not in {"no backup", "empty", "another tar", "from the future"}
+    assert settings.data_dir.exists() == is_begun
     restore_backup(io.BytesIO(held), settings)
 
 

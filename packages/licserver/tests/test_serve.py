@@ -266,10 +266,10 @@ def test_the_host_for_each_address_has_those_of_ipv4(monkeypatch):
             stack.enter_context(sock)
         socket.create_connection(("127.0.0.1", both[0].getsockname()[1]), timeout=5).close()
 
-    def create_server(address, *, family, **options):
+    def create_server(address, *, family, backlog):
         if family == socket.AF_INET6:
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-        return create(address, family=family, **options)
+        return create(address, family=family, backlog=backlog)
 
     create = socket.create_server
     monkeypatch.setattr(socket, "create_server", create_server)

@@ -49,6 +49,9 @@ else:
 SECONDS: Final = 10.0
 """Time limit of one check."""
 
+_NO_TLS: Final = {"HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "WRONG_VERSION_NUMBER"}
+"""OpenSSL's words, in each of its versions, for a response in plain text."""
+
 MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 """As in D-43."""
 
@@ -233,7 +236,8 @@ def _check_tls(server: str) -> Iterator[Finding]:
     except ssl.SSLCertVerificationError as problem:
         yield _wrong("tls", f"the certificate is not trusted: {problem.verify_message}")
     except ssl.SSLError as problem:
-        yield _wrong("tls", f"the handshake failed: {problem.reason or type(problem).__name__}")
+        hint = "; the port answers without TLS: is the address http?" if problem.reason in _NO_TLS else ""
+        yield _wrong("tls", f"the handshake failed: {problem.reason or type(problem).__name__}{hint}")
     except (OSError, TimeoutError) as problem:
         yield _wrong("tls", f"no connection ({str(problem) or 'timed out'})")
     else:
