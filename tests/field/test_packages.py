@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ PLUGINS = [entry for entry in entry_points(group="pytest11") if entry.value.star
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.value)
-def test_a_plugin_that_a_conftest_names_as_well(plugin):
+def test_a_plugin_that_a_conftest_names_as_well(plugin: EntryPoint) -> None:
     """It is found by itself, and `pytest_plugins` or `-p` names its module, and it is there once."""
     manager = pytest.PytestPluginManager()
     manager.load_setuptools_entrypoints("pytest11", name=plugin.name)
@@ -30,13 +31,13 @@ def test_a_plugin_that_a_conftest_names_as_well(plugin):
     assert plugin.load() in first.get_plugins()
 
 
-def test_each_plugin_was_found():
+def test_each_plugin_was_found() -> None:
     """The test above has cases."""
     assert {plugin.value for plugin in PLUGINS} == {"licclient.pytest_plugin", "licserver.pytest_plugin"}
 
 
 @needs_modes
-def test_a_database_that_belongs_to_another_user(tmp_path):
+def test_a_database_that_belongs_to_another_user(tmp_path: Path) -> None:
     """A new image runs as another user: the message names the file, and not only what SQLite thinks of it."""
     folder = tmp_path / "data"
     command = [sys.executable, "-m", "licserver"]
