@@ -39,10 +39,10 @@ def test_each_plugin_was_found() -> None:
 @needs_modes
 def test_a_database_that_belongs_to_another_user(tmp_path: Path) -> None:
     """A new image runs as another user: the message names the file, and not only what SQLite thinks of it."""
-    folder = tmp_path / "data"
+    folder = str(tmp_path / "data")
     command = [sys.executable, "-m", "licserver"]
     subprocess.run([*command, "product", "add", "notes", "--name", "Notes", "--data-dir", folder], check=True)
-    file = folder / "licserver.sqlite3"
+    file = Path(folder, "licserver.sqlite3")
     reasons = {0o400: "attempt to write a readonly database", 0o000: "unable to open database file"}
     for mode, reason in reasons.items():
         file.chmod(mode)
