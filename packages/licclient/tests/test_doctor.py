@@ -190,6 +190,8 @@ async def test_without_the_product_its_license_is_named(make_client, well, key, 
     """A person who leaves `--product` out is not misled: the app's own state is in a folder below."""
     monkeypatch.setattr("platformdirs.user_state_path", lambda *_, **__: tmp_path / "all")
     await make_client(product="Notes", storage=None).activate(key)
+    with pytest.raises(LicenseRefusedError):  # of a product that was mistyped
+        await make_client(product="Note", storage=None).verify(key)
     notes = make_client(product="Notes", storage=None)
     assert _lines(await notes.diagnose())["license"][0] == "ok"
     no_product = make_client(slug=None, storage=None)

@@ -64,6 +64,7 @@ def test_a_base_url_must_be_one(url):
     ("url", "shown"),
     [
         ("localhost:8080", "'localhost:8080' has no scheme; type 'http://localhost:8080'"),
+        ("http:/localhost:8080", "'http:/localhost:8080' has no scheme; type 'http://localhost:8080'"),
         (
             "https://store.example/api/v1/",
             "without /api/v1, which the client adds: type 'https://store.example'",

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -70,6 +71,25 @@ def test_no_standard_input_is_reported(program):
     )
     assert done.returncode == 2
     assert "standard input" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_restore_that_is_stopped_leaves_no_secrets_behind(program, tmp_path):
+    """SIGTERM, as systemd and containers send it, ends it as Ctrl-C does."""
+    held = tmp_path / "vendor.backup"
+    program.run("backup", str(held))
+    anew = tmp_path / "anew"
+    command = ["restore", "-", "--data-dir", str(anew)]
+    with program.start(*command, stdin=subprocess.PIPE) as process:
+        process.stdin.buffer.write(held.read_bytes()[:-2000])
+        process.stdin.buffer.flush()
+        while not list(tmp_path.glob("anew/.restore-*")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.terminate()
+        _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed.strip()) == (130, "licserver: interrupted")
+    assert list(anew.iterdir()) == []
 
 
 @pytest.mark.slow

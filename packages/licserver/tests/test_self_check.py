@@ -17,7 +17,13 @@ from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key, new_secrets
 from licserver.services.mail import NOTICES
 from licserver.services.queues import measure_queues
-from licserver.services.self_check import Finding, Level, check_base_url, check_installation
+from licserver.services.self_check import (
+    Finding,
+    Level,
+    check_base_url,
+    check_installation,
+    check_settings,
+)
 from licserver.settings import Settings
 from licserver.shops import ShopKind
 
@@ -247,6 +253,13 @@ def test_a_console_that_only_this_machine_reaches_is_well(make_world, clock, url
     """A trial installation at home is not advised to hide it."""
     settings = Settings(data_dir=make_world().settings.data_dir, base_url=url)
     assert not any("LICSERVER_ADMIN_LISTEN" in finding.message for finding in found(settings, clock()))
+
+
+def test_a_console_at_each_address_is_a_warning():
+    """`serve --host ::` without any setting: whoever reaches the machine has the console over http."""
+    (finding, _) = check_settings(Settings(), listens_openly=True)
+    assert "LICSERVER_ADMIN_LISTEN is not set" in finding.message
+    assert len([*check_settings(Settings())]) == 1
 
 
 DEAD = {

@@ -290,3 +290,18 @@ def test_who_only_answers_customers_carries_no_console(program):
         loaded = mapped.read_text(encoding="utf-8")
         assert "nacl" in loaded
         assert [name for name in ("/cryptography/", "/nh3/", "argon2") if name in loaded] == []
+
+
+def test_an_address_as_it_stands_in_a_url():
+    """The server prints `http://[::1]:8080`, and `LICSERVER_ADMIN_LISTEN` wants the brackets."""
+    (sock,) = bind("[127.0.0.1]", 0)
+    with sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
+
+
+def test_hosts_that_cannot_be_listened_on(bare_cli, monkeypatch):
+    """Each is refused in a sentence that says what to write."""
+    refused = bare_cli("serve", "--host", "http://127.0.0.1", expect=1)
+    assert "write a name or an address of this machine, without scheme and port" in refused
+    monkeypatch.setenv("LICSERVER_ADMIN_LISTEN", "127.0.0.1:8080")
+    assert "LICSERVER_ADMIN_LISTEN is the address of customers" in bare_cli("serve", expect=2)

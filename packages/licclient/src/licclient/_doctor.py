@@ -431,10 +431,10 @@ def _check_updates(session: Session) -> Finding:
 
 
 def _list_products(folder: Path | None, settings: Settings) -> list[str]:
-    """Return the folders of products below the folder of a client without a product."""
+    """Return the folders of activated products below the folder of a client without a product."""
     if folder is None or settings.product is not None or settings.slug is not None:
         return []
-    return sorted({path.parent.name for path in folder.glob("*/*.state")})
+    return sorted({path.parent.name for path in folder.glob("*/activation-*.state")})
 
 
 def _check_license(about: LicenseStatus, products: Sequence[str]) -> Finding:

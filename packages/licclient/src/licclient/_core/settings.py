@@ -282,8 +282,9 @@ def _parse_server(base_url: str) -> str:
     if any(character.isspace() or not character.isprintable() for character in base_url):
         raise ValueError(f"base_url must not contain white space or control characters: {shown!r}")
     if base_url and "://" not in base_url and shown == base_url:
-        scheme = "https" if is_in_the_clear(f"http://{base_url}") else "http"
-        raise ValueError(f"base_url {shown!r} has no scheme; type {f'{scheme}://{shown}'!r}")
+        place = shown.removeprefix("https:").removeprefix("http:").lstrip("/")  # one slash is a slip
+        scheme = "https" if is_in_the_clear(f"http://{place}") else "http"
+        raise ValueError(f"base_url {shown!r} has no scheme; type {f'{scheme}://{place}'!r}")
     try:
         parts = parse.urlsplit(base_url)
         host, port = parts.hostname, parts.port

@@ -159,9 +159,12 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", EXIT_INTERRUPTED)
     except Exception as problem:  # noqa: BLE001 - printed completely
-        echo(mask(traceback.format_exc()), err=True, nl=False)
-        code = EXIT_FAILED
-        _explain_denial(problem, started_as)
+        if isinstance(problem, ImportError) and _user_id() != started_as:
+            code = _fail(_describe_unreadable_program(problem), EXIT_FAILED)
+        else:
+            echo(mask(traceback.format_exc()), err=True, nl=False)
+            code = EXIT_FAILED
+            _explain_denial(problem, started_as)
     sys.exit(code)
 
 
@@ -187,15 +190,22 @@ def _user_id() -> int:
 
 
 def _explain_denial(problem: Exception, started_as: int) -> None:
-    """Explain to root why a file, or a module of the program, cannot be read."""
-    denied = os.strerror(errno.EACCES) in str(problem) or isinstance(problem, ImportError)
-    if denied and _user_id() != started_as:
+    """Explain to root why a file cannot be read."""
+    if os.strerror(errno.EACCES) in str(problem) and _user_id() != started_as:
         name = user_name(_user_id())
         echo(
             f"licserver: root's commands act as {name}, the owner of the data folder: use a path that "
             f"{name} can access, or - for standard input or output",
             err=True,
         )
+
+
+def _describe_unreadable_program(problem: ImportError) -> str:
+    """Explain to root why a module that is there cannot be imported."""
+    return (
+        f"root's commands act as {user_name(_user_id())}, the owner of the data folder, who cannot read this "
+        f"Python below {sys.base_prefix} ({problem}): use one that every user may read, such as the system's"
+    )
 
 
 def _fail(message: str, code: int) -> int:

@@ -3,7 +3,9 @@
 import functools
 import getpass
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -138,6 +140,12 @@ def confirm(question: str, reason: str) -> None:
         raise InvalidInputError(f"{reason}, and there is no terminal to ask; add --yes")
     if not click.confirm(question, err=True):
         raise LicserverError("not confirmed: nothing was changed")
+
+
+def end_by_sigterm() -> None:
+    """Let SIGTERM end the command as Ctrl-C does, and not before it has tidied up."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 # --- reading parameters -----------------------------------------------------------------------

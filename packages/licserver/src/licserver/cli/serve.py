@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 import click
@@ -37,9 +38,16 @@ def bind(host: str, port: int) -> list[socket.socket]:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         is_taken = error.errno == errno.EADDRINUSE
         advice = "; another server runs there: stop it, or choose another --port" if is_taken else ""
+        if isinstance(error, socket.gaierror):
+            advice = "; write a name or an address of this machine, without scheme and port"
         raise OSError(error.errno, f"cannot listen on {host} port {port}: {reason}{advice}") from None
     except UnicodeError:  # an empty or too long label, or bytes that are not text
         raise InvalidInputError(f"--host: {host!r} is not a name or address") from None
+
+
+def is_loopback(sock: socket.socket) -> bool:
+    """Return whether only this machine reaches a listening socket."""
+    return ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback
 
 
 def _open(settings: Settings, socks: Sequence[socket.socket], notify: Callable[[str], None]) -> Services:
@@ -71,8 +79,13 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     settings = load_settings(data_dir=data_dir)
     set_up_logging(settings.log_format, settings.log_limit)
     with ExitStack() as stack:
+        if port and settings.admin_address == (host, port):
+            raise InvalidInputError(
+                "LICSERVER_ADMIN_LISTEN is the address of customers: choose another, or leave it out"
+            )
         # Before the data folder is opened, which ends root's right to ports below 1024.
         sockets = [stack.enter_context(sock) for sock in bind(host, port)]
+        listens_openly = not all(is_loopback(sock) for sock in sockets)
         addresses = {"listening": server.address_of(sockets[0])}
         admin_sockets = []
         if settings.admin_address is not None:
@@ -90,7 +103,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
                     echo(f"admin API on {addresses['admin']}")
                 echo(f"console at {console}")
                 echo(f"data folder {settings.data_dir}")
-            for finding in (*check_settings(settings), *findings):
+            for finding in (*check_settings(settings, listens_openly=listens_openly), *findings):
                 if finding.level is not Level.OK:
                     _log.warning("%s; %s", finding.message, finding.advice)
 

@@ -126,9 +126,19 @@ def check_installation(
             yield from _compare_clocks(f"{settings.base_url}'s", date, now)
 
 
-def check_settings(settings: Settings) -> Iterator[Finding]:
-    """Report settings that are unsafe for customers."""
+def check_settings(settings: Settings, *, listens_openly: bool = False) -> Iterator[Finding]:
+    """Report settings that are unsafe for customers.
+
+    Args:
+        listens_openly: Whether the server listens at an address that other machines reach.
+    """
     url = settings.base_url
+    if settings.admin_listen is None and (listens_openly if url is None else _is_public(url)):
+        yield _odd(
+            "settings",
+            "LICSERVER_ADMIN_LISTEN is not set: console and admin API answer at the address of customers",
+            "set it to an address for your network only, 127.0.0.1:8081; or respond 404 in the proxy",
+        )
     if url is None:
         yield _odd(
             "settings",
@@ -145,12 +155,6 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
             "settings",
             "LICSERVER_TRUSTED_PROXIES is not set: behind a proxy all customers come from one address",
             "set it to the proxy's address, 127.0.0.1 for one on this machine",
-        )
-    if settings.admin_listen is None and _is_public(url):
-        yield _odd(
-            "settings",
-            "LICSERVER_ADMIN_LISTEN is not set: console and admin API answer at the address of customers",
-            "set it to an address for your network only, 127.0.0.1:8081; or respond 404 in the proxy",
         )
     if is_https and settings.trusted_proxies:
         yield _ok("settings", f"customers reach {url}, behind a proxy that is trusted")

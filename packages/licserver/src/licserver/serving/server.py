@@ -80,6 +80,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     Addresses that this machine lacks are left out, unless there is no other: `localhost` may be ``::1`` as
     well where IPv6 is switched off. ``::`` is each address of the machine, those of IPv4 as well.
     """
+    host = host.removeprefix("[").removesuffix("]")  # as in a URL
     hosts = (host, "0.0.0.0") if host == "::" else (host,)  # noqa: S104 - the user says so
     resolved = [
         entry
