@@ -1,14 +1,23 @@
 """The installed packages in projects of others, who name and run them in ways of their own."""
 
+import http.server
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
 
+from licserver.services.self_check import check_base_url
+
+DEPLOY = Path(__file__).parents[2] / "packages" / "licserver" / "src" / "licserver" / "deploy_files"
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 UNPRIVILEGED = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if IS_ROOT else []
 needs_modes = pytest.mark.skipif(
@@ -50,3 +59,63 @@ def test_a_database_that_belongs_to_another_user(tmp_path: Path) -> None:
         done = subprocess.run(issue, capture_output=True, text=True, check=False)
         hint = f"see that this user may read and write {file} and its folder"
         assert (done.returncode, done.stderr) == (1, f"licserver: the database failed: {reason}; {hint}\n")
+
+
+@contextmanager
+def _serving(body: bytes, date: str = "") -> Iterator[int]:
+    """Answer each GET with this body and date; give the port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return date or super().date_time_string(timestamp)
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+OK = b'{"status": "ok"}'
+NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("date", "at"),
+    [
+        ("Sun Nov 29 12:00:00 2026", NOON),
+        ("Sun, 29 Nov 2026 12:00:00 -0000", NOON),
+        ("Sunday, 29-Nov-26 12:00:00 GMT", NOON),
+        ("Fri, 27 Nov 99999999999999999999 23:59:59 GMT", None),
+        ("Fri, 27 Nov 2026 23:59:59 +99999999999999999999", None),
+        ("soon", None),
+    ],
+)
+def test_dates_of_servers_in_each_form(date: str, at: datetime | None) -> None:
+    """A form that HTTP allows names no zone (RFC 9110 5.6.7), and others are no dates at all."""
+    with _serving(OK, date) as port:
+        assert check_base_url(f"http://127.0.0.1:{port}") == ("", at)
+
+
+def test_a_body_that_is_too_deep_to_read() -> None:
+    """It is something other than licserver, and no traceback."""
+    with _serving(b"[" * 100_000) as port:
+        assert "other than licserver" in check_base_url(f"http://127.0.0.1:{port}").problem
+
+
+def test_the_containers_health_check_uses_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`http_proxy` is for the shops that the server asks; the check asks the container itself."""
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "")
+    found = re.search(r'^HEALTHCHECK .* CMD \["python", "-c", +"(.*)"\]$', text, re.MULTILINE)
+    assert found is not None
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with _serving(OK) as port:
+        exec(found[1].replace("8080", str(port)), {})  # noqa: S102 - ours

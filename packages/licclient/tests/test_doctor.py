@@ -146,6 +146,14 @@ async def test_something_else_answers(client, service):
     assert report.endswith("Look at: service.")
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_service_that_cannot_respond_now(client, service, status):
+    """The address is right: nobody has to look for another one."""
+    service.responds(status, b"")
+    words = f"responds, but not at the moment (HTTP status {status})"
+    assert _lines(await client.diagnose())["service"] == ("!!", words)
+
+
 async def test_nobody_answers(make_client, dead_url):
     """What is out of reach is reported so, and the other checks are made all the same."""
     lines = _lines(await make_client(dead_url).diagnose())

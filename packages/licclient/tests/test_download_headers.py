@@ -180,7 +180,8 @@ DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
         ("Sat, 31 Nov 2026 12:01:30 GMT", DATE, None),
         ("Saturday, 21-Nov-26 12:01:30 GMT", DATE, 90.0),
         ("Sat, 21 Nov 99999 12:01:30 GMT", DATE, None),
-        ("Sat, 21 Nov 2026 12:01:30 -0000", DATE, None),
+        ("Sat, 21 Nov 2026 12:01:30 -0000", DATE, 90.0),
+        ("Sat Nov 21 12:01:30 2026", DATE, 90.0),
     ],
 )
 def test_when_to_ask_again(retry_after, date, seconds):

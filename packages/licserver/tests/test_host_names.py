@@ -32,6 +32,8 @@ def test_a_name_is_that_of_the_base_url_or_an_address(host, expected):
     names = HostNames(BASE, ["Backend"])
     assert names.allow(FakeRequest(host)) is expected
     assert HostNames(None, ()).allow(FakeRequest(host))
+    dotted = HostNames(f"{BASE}.", ["Backend."])  # a full name's dot
+    assert dotted.allow(FakeRequest(host)) is expected
     if not expected and len(host) < 300:
         assert names.allow(FakeRequest(host, "/readyz"))
 

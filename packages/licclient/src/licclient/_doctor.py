@@ -12,8 +12,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +27,7 @@ from licclient._core.network import run_with_deadline, system_proxy
 from licclient._core.policy import is_alike, is_version
 from licclient._core.records import find_flaw
 from licclient._core.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call, is_in_the_clear
-from licclient._core.responses import REDIRECTS, Reply
+from licclient._core.responses import REDIRECTS, Reply, read_http_date
 from licclient._core.runners import run, send_with_retries
 from licclient._core.session import Session
 from licclient._core.status import LicenseState, LicenseStatus, read_outcome
@@ -48,6 +47,9 @@ else:
 
 SECONDS: Final = 10.0
 """Time limit of one check."""
+
+_NOT_NOW: Final = {429, 502, 503, 504}
+"""Statuses of servers and proxies that have too much to do, or start just now."""
 
 _NO_TLS: Final = {"HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "WRONG_VERSION_NUMBER"}
 """OpenSSL's words, in each of its versions, for a response in plain text."""
@@ -266,15 +268,18 @@ def _check_reply(reply: Reply) -> Iterator[Finding]:
     if reply.status == 422 and b'"errors"' in reply.body:  # noqa: PLR2004 - spec 4.2
         yield _fine("service", "responds")
         return
+    if reply.status in _NOT_NOW:
+        yield _wrong("service", f"responds, but not at the moment (HTTP status {reply.status})")
+        return
     redirects = "; it redirects: is the address right?" if reply.status in REDIRECTS else ""
     yield _wrong("service", f"this is not a license service (HTTP status {reply.status}{redirects})")
 
 
 def _check_clock(date: str | None, now: datetime) -> Finding:
-    try:
-        difference = now - parsedate_to_datetime(date or "").astimezone(UTC)
-    except ValueError:
+    at = read_http_date(date or "")
+    if at is None:
         return _noted("clock", "the server sends no date to compare with")
+    difference = now - at
     if abs(difference) <= MAX_CLOCK_DIFFERENCE:
         return _fine("clock", "agrees with the server's")
     seconds = round(difference.total_seconds())

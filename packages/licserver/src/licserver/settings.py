@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from licserver.domain.environments import IpNetwork, parse_network
 from licserver.domain.languages import LANGUAGES
 from licserver.domain.mail_addresses import parse_sender
 from licserver.errors import SettingsError
@@ -483,7 +484,21 @@ class Settings(BaseSettings):
     @field_validator("data_dir", "backup_dir")
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
+        if value is not None and not str(value).isprintable():
+            raise ValueError("must be one line; a file may end with a line break that is not part of it")
         return None if value is None else value.expanduser().absolute()
+
+    @field_validator("mail_password", "paddle_api_key")
+    @classmethod
+    def _check_line(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().isprintable():
+            raise ValueError("must be one line; a file may end with a line break that is not part of it")
+        return value
+
+    @field_validator("trusted_proxies", "webhook_networks")
+    @classmethod
+    def _read_mapped(cls, value: tuple[IpNetwork, ...]) -> tuple[IpNetwork, ...]:
+        return tuple(parse_network(str(network)) for network in value)
 
     @property
     def admin_address(self) -> tuple[str, int] | None:

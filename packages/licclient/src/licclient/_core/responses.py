@@ -265,16 +265,17 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     value = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
         return float(value)
-    at, now = _http_date(value), _http_date(headers.get("Date", ""))
+    at, now = read_http_date(value), read_http_date(headers.get("Date", ""))
     return max(0.0, (at - now).total_seconds()) if at and now else None
 
 
-def _http_date(value: str) -> datetime | None:
+def read_http_date(value: str) -> datetime | None:
+    """Return the instant that a response names, in each of the forms of RFC 9110; None for anything else."""
     try:
         at = email_utils.parsedate_to_datetime(value)
     except (ValueError, IndexError, OverflowError):
         return None
-    return at if at.tzinfo else None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)  # the oldest form names no zone, and means this one
 
 
 # --- the fields -------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from licserver.database.engine import Database
 from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.migrate import make_config
 from licserver.database.repositories.instants import CLOCK, WATCHED
-from licserver.database.schema import HEAD, alembic_version, read_version
+from licserver.database.schema import HEAD, alembic_version, read_owner, read_version
 from licserver.database.tables import metadata
 from licserver.database.tables.access import (
     account_codes,
@@ -139,12 +139,14 @@ def loading(
     revision: str,
     layouts: Sequence[Layout],
     *,
+    fingerprint: bytes,
     at_last: Callable[[], None] | None = None,
 ) -> Iterator[Loading]:
     """Load a database in one transaction, and upgrade it to this program's schema.
 
     Args:
         revision: The schema of the rows.
+        fingerprint: Of the secrets that the rows were written with.
         layouts: Of the tables, in the order of their foreign keys.
         at_last: Called before the commit; an exception rolls back.
     """
@@ -160,6 +162,8 @@ def loading(
         yield Loading(connection, layouts)
         if revision != HEAD:
             command.upgrade(config, "head")
+        if read_owner(connection) not in (None, fingerprint):
+            raise StoreError("the backup's secrets are not those of its database; nothing was changed")
         _forget(connection)
         if database.is_remote:
             _reset_sequences(connection)

@@ -262,10 +262,16 @@ def check_pages(database: Database) -> None:
             )
 
 
+def read_owner(connection: Connection) -> bytes | None:
+    """Return the fingerprint of the secrets that a database was written with."""
+    owner: bytes | None = connection.scalar(_OWNER)
+    return owner
+
+
 def check_owner(database: Database, fingerprint: bytes, *, expected: bool) -> bool:
     """Return whether a database was written with these secrets; False if with none, and not expected."""
     with database.reading() as connection:
-        owner = connection.scalar(_OWNER)
+        owner = read_owner(connection)
     if owner is None and expected:
         raise _lost(database)
     if owner is not None and owner != fingerprint:

@@ -140,7 +140,7 @@ def _to_json(value: Any) -> bytes:
 # --- reading ----------------------------------------------------------------------------------
 
 _NOT_READ: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
-_DAMAGED: Final = (*_NOT_READ, LookupError, ValueError, TypeError, RecursionError)
+_DAMAGED: Final = (*_NOT_READ, LookupError, ValueError, TypeError, OverflowError, RecursionError)
 
 _LARGEST_PIECE: Final = 64 << 20
 """Bytes of a compressed piece of the database, the largest member that is read into memory."""

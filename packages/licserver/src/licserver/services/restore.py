@@ -56,7 +56,9 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
         with Target(settings, force=force) as target, other_secrets(settings, secrets) as place_secrets:
             name = _restore_artifacts(reader, open_artifacts(settings), settings.data_dir, summary)
             at_last = place_secrets if target.database.is_remote else None
-            with loading(target.database, summary.revision, layouts, at_last=at_last) as rows:
+            revision, fingerprint = summary.revision, vault.fingerprint
+            loads = loading(target.database, revision, layouts, fingerprint=fingerprint, at_last=at_last)
+            with loads as rows:
                 _restore_rows(reader, name, rows, summary)
             target.put_in_place(place_secrets)
     summary.size = reader.size

@@ -494,10 +494,18 @@ def check_base_url(base_url: str) -> ReachabilityResult:
         )
     try:
         is_ours = json.loads(body) == {"status": "ok"}
-        server_time = None if date is None else parsedate_to_datetime(date)
-    except (ValueError, TypeError):
-        is_ours, server_time = False, None
-    return ReachabilityResult("" if is_ours else "is answered by something other than licserver", server_time)
+    except (ValueError, RecursionError):
+        is_ours = False
+    doubt = "" if is_ours else "is answered by something other than licserver"
+    return ReachabilityResult(doubt, _read_http_date(date or ""))
+
+
+def _read_http_date(value: str) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(value)
+    except (ValueError, IndexError, OverflowError):
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)  # the oldest form of RFC 9110 names no zone
 
 
 def _why(problem: object) -> str:

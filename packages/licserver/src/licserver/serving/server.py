@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from ipaddress import IPv6Address
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from licserver.clock import Clock, system_clock
 from licserver.database.deadlines import waiting_until
+from licserver.domain.environments import parse_ip
 from licserver.errors import LicserverError
 from licserver.jobs.process import BackgroundProcess, create_job_worker
 from licserver.runtime.logging import REQUEST_IDS
@@ -81,10 +83,10 @@ def bind(host: str, port: int) -> list[socket.socket]:
     well where IPv6 is switched off. ``::`` is each address of the machine, those of IPv4 as well.
     """
     host = host.removeprefix("[").removesuffix("]")  # as in a URL
-    hosts = (host, "0.0.0.0") if host == "::" else (host,)  # noqa: S104 - the user says so
+    ipv4 = ("0.0.0.0",) if parse_ip(host) == IPv6Address(0) else ()  # noqa: S104 - the user says so
     resolved = [
         entry
-        for name in hosts
+        for name in (host, *ipv4)
         for entry in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     ]
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in resolved))

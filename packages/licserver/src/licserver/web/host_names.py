@@ -25,7 +25,8 @@ class HostNames:
 
     def __init__(self, base_url: str | None, others: Iterable[str]) -> None:
         self._is_checked = base_url is not None
-        self._names = {urlsplit(base_url or "").hostname or "", "localhost", *map(str.casefold, others)}
+        names = (urlsplit(base_url or "").hostname or "", *others)
+        self._names = {"localhost", *(name.rstrip(".").casefold() for name in names)}
         self._allows = lru_cache(maxsize=64)(self._is_known)
 
     def allow(self, request: web.BaseRequest) -> bool:
