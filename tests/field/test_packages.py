@@ -45,6 +45,7 @@ def test_each_plugin_was_found() -> None:
     assert {plugin.value for plugin in PLUGINS} == {"licclient.pytest_plugin", "licserver.pytest_plugin"}
 
 
+@pytest.mark.slow
 @needs_modes
 def test_a_database_that_belongs_to_another_user(tmp_path: Path) -> None:
     """A new image runs as another user: the message names the file, and not only what SQLite thinks of it."""

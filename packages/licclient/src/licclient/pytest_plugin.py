@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from licclient.testing import LicenseClock, LicenseService
 
 
+__all__ = ["license_clock", "license_service"]
+
+
 @pytest.fixture
 def license_clock() -> "LicenseClock":
     """A clock that shows noon of 2030-01-15, UTC, until the test moves it; that of `license_service`."""

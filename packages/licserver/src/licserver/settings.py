@@ -62,6 +62,18 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read the arguments and the environment; looking for files as well takes as long again."""
+        return (init_settings, env_settings)
+
     data_dir: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("licserver", appauthor=False),
         description="The folder of the database, the secrets and the artifacts.",

@@ -244,9 +244,12 @@ def _probe(database: Database) -> None:
     """
     if database.file is not None:
         with database.reading() as connection:
+            cursor = connection.connection.cursor()  # the driver's own: a tenth of the time
             for table in metadata.tables.values():
                 columns = ", ".join(column.name for column in table.columns)
-                connection.exec_driver_sql(f"SELECT {columns} FROM {table.name} LIMIT 1").fetchone()  # noqa: S608 - our own names
+                cursor.execute(f"SELECT {columns} FROM {table.name} LIMIT 1")  # noqa: S608 - our own names
+                cursor.fetchone()
+            cursor.close()
 
 
 def check_pages(database: Database) -> None:
