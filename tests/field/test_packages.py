@@ -81,8 +81,10 @@ def _serving(body: bytes, date: str = "") -> Iterator[int]:
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever).start()
-        yield server.server_address[1]
-        server.shutdown()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
 
 
 OK = b'{"status": "ok"}'

@@ -236,8 +236,10 @@ async def test_a_service_without_tls(make_client):
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Plain) as plain:
         threading.Thread(target=plain.serve_forever).start()
         port = plain.server_address[1]
-        words = _lines(await make_client(f"https://127.0.0.1:{port}").diagnose())["tls"][1]
-        plain.shutdown()
+        try:
+            words = _lines(await make_client(f"https://127.0.0.1:{port}").diagnose())["tls"][1]
+        finally:
+            plain.shutdown()
     assert words.endswith("; the port answers without TLS: is the address http?")
 
 

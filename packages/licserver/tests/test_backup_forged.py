@@ -1,4 +1,4 @@
-"""Backups that were made to exhaust the memory of whoever restores them, or to break what is there."""
+"""Backups forged to exhaust the memory of whoever restores them, or to break an existing installation."""
 
 import gzip
 import hashlib

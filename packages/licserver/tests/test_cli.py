@@ -431,3 +431,17 @@ def test_an_import_whose_columns_have_other_names(shop, tmp_path):
     shop("import", str(sheet), "--product", "app", expect=2)
     assert "'product'" not in shop.errors
     assert "--map key=license_key" in shop.errors
+
+
+def test_root_learns_that_the_owner_cannot_read_its_python(bare_cli, monkeypatch):
+    """Root's Python is in root's home: the reason, and no traceback about some module."""
+    users = iter([0, 65534, 65534])
+
+    def get_command(*_: object):
+        raise ModuleNotFoundError("No module named 'tty'")
+
+    monkeypatch.setattr("licserver.cli._user_id", lambda: next(users))
+    monkeypatch.setattr("licserver.cli.LazyCommands.get_command", get_command)
+    printed = bare_cli("license", "list", expect=1)
+    assert "who cannot read this Python below" in printed
+    assert len(printed.splitlines()) == 1

@@ -256,7 +256,7 @@ def test_a_console_that_only_this_machine_reaches_is_well(make_world, clock, url
 
 
 def test_a_console_at_each_address_is_a_warning():
-    """`serve --host ::` without any setting: whoever reaches the machine has the console over http."""
+    """`serve --host ::` with no settings: anyone who reaches the machine gets the console over plain http."""
     (finding, _) = check_settings(Settings(), listens_openly=True)
     assert "LICSERVER_ADMIN_LISTEN is not set" in finding.message
     assert len([*check_settings(Settings())]) == 1

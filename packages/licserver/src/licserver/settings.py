@@ -496,14 +496,16 @@ class Settings(BaseSettings):
     @field_validator("data_dir", "backup_dir")
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
-        if value is not None and not str(value).isprintable():
-            raise ValueError("must be one line; a file may end with a line break that is not part of it")
         return None if value is None else value.expanduser().absolute()
 
-    @field_validator("mail_password", "paddle_api_key")
+    @field_validator(
+        *("data_dir", "backup_dir", "account_logo"),
+        *("database_url", "replica_url", "redis_url", "mail_password", "paddle_api_key"),
+    )
     @classmethod
-    def _check_line(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().isprintable():
+    def _check_line(cls, value: Path | SecretStr | None) -> Path | SecretStr | None:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+        if "".join(text.splitlines()) != text:
             raise ValueError("must be one line; a file may end with a line break that is not part of it")
         return value
 

@@ -87,6 +87,7 @@ def settings_command(
         @json_option
         @functools.wraps(function)
         def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> Any:
+            _end_by_sigterm()
             return function(load_command_settings(data_dir), Printer(as_json=as_json), **parameters)
 
         click_command = (click.command if group is None else group.command)(name, **attributes)(command)
@@ -95,6 +96,12 @@ def settings_command(
         return click_command
 
     return decorate
+
+
+def _end_by_sigterm() -> None:
+    """Let SIGTERM end a command as Ctrl-C does: not before it has removed what it leaves unfinished."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def services_command(name: str, group: click.Group | None = None) -> Callable[[Function], click.Command]:
@@ -140,12 +147,6 @@ def confirm(question: str, reason: str) -> None:
         raise InvalidInputError(f"{reason}, and there is no terminal to ask; add --yes")
     if not click.confirm(question, err=True):
         raise LicserverError("not confirmed: nothing was changed")
-
-
-def end_by_sigterm() -> None:
-    """Let SIGTERM end the command as Ctrl-C does, and not before it has tidied up."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 # --- reading parameters -----------------------------------------------------------------------

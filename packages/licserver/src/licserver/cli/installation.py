@@ -16,7 +16,6 @@ import click
 from licserver.cli.common import (
     Printer,
     data_dir_option,
-    end_by_sigterm,
     json_option,
     load_command_settings,
     pick,
@@ -186,7 +185,6 @@ def backup(services: Services, printer: Printer, file: Path, *, replace: bool, b
     """
     if is_piped(file) and sys.stdout.isatty():
         raise InvalidInputError("a backup is not text; send it to a file or a program")
-    end_by_sigterm()
     with in_background() as run_transaction, written(file, replace=replace) as target:
         run_transaction(partial(_record_backup, services))
         summary = write_backup(services, target, system_clock(), artifacts=not bare)
@@ -214,7 +212,6 @@ def restore(settings: Settings, printer: Printer, file: Path, *, force: bool) ->
     The settings name its folder and database, which may be of another engine than the backup's. FILE is
     checked completely before anything changes.
     """
-    end_by_sigterm()
     try:
         source = contextlib.nullcontext(sys.stdin.buffer) if is_piped(file) else file.open("rb")
     except (FileNotFoundError, IsADirectoryError):

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -28,16 +29,21 @@ if sys.platform != "win32":  # workers need fork
     from licserver.serving.workers import serve_with_workers
 
 _log = logging.getLogger("licserver.serving")
+_ADMIN_IS_TAKEN: Final = (
+    "customers are served there, or another server runs there: choose another LICSERVER_ADMIN_LISTEN"
+)
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Open a listening socket for each address of a host; errors name what cannot be used."""
+def bind(
+    host: str, port: int, if_taken: str = "another server runs there: stop it, or choose another --port"
+) -> list[socket.socket]:
+    """Open a listening socket for each address of a host; errors name what cannot be used, and what to do."""
     try:
         return server.bind(host, port)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         is_taken = error.errno == errno.EADDRINUSE
-        advice = "; another server runs there: stop it, or choose another --port" if is_taken else ""
+        advice = f"; {if_taken}" if is_taken else ""
         if isinstance(error, socket.gaierror):
             advice = "; write a name or an address of this machine, without scheme and port"
         raise OSError(error.errno, f"cannot listen on {host} port {port}: {reason}{advice}") from None
@@ -79,17 +85,15 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
     settings = load_settings(data_dir=data_dir)
     set_up_logging(settings.log_format, settings.log_limit)
     with ExitStack() as stack:
-        if port and settings.admin_address == (host, port):
-            raise InvalidInputError(
-                "LICSERVER_ADMIN_LISTEN is the address of customers: choose another, or leave it out"
-            )
         # Before the data folder is opened, which ends root's right to ports below 1024.
         sockets = [stack.enter_context(sock) for sock in bind(host, port)]
         listens_openly = not all(is_loopback(sock) for sock in sockets)
         addresses = {"listening": server.address_of(sockets[0])}
         admin_sockets = []
         if settings.admin_address is not None:
-            admin_sockets = [stack.enter_context(sock) for sock in bind(*settings.admin_address)]
+            admin_sockets = [
+                stack.enter_context(sock) for sock in bind(*settings.admin_address, _ADMIN_IS_TAKEN)
+            ]
             addresses["admin"] = server.address_of(admin_sockets[0])
 
         def announce() -> None:
