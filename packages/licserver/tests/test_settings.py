@@ -204,7 +204,6 @@ BAD = {
     "LICSERVER_BACKUP_DIR": ["/srv/backups\r\n"],
     "LICSERVER_ACCOUNT_LOGO": ["/srv/logo.svg\n"],
     "LICSERVER_DATABASE_URL": ["postgresql://db/licserver\n"],
-    "LICSERVER_REPLICA_URL": ["postgresql://db/licserver\n"],
     "LICSERVER_REDIS_URL": ["redis://localhost\n"],
     "LICSERVER_MAIL_PASSWORD": ["secret\n"],
     "LICSERVER_PADDLE_API_KEY": ["secret\n"],
